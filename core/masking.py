@@ -1,0 +1,224 @@
+"""Choose positions and corrupt them, as BERT is trained (Devlin et al. 2019, section 3.1).
+
+Positions are chosen by token, by whole word, or by span (SpanBERT, Joshi et al. 2020). Of the chosen
+ones 80 % become [MASK], 10 % a random word, 10 % stay; the model must name the original in all
+three. Nothing here calls a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from core.errors import SettingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IGNORED = -100  # the label that a cross-entropy loss leaves out
+SPAN_P = 0.2  # SpanBERT's geometric distribution of span lengths, in words
+SPAN_MAX = 10
+
+
+class Unit(StrEnum):
+    TOKEN = "token"
+    WORD = "word"
+    SPAN = "span"
+
+
+class Action(IntEnum):
+    """What happened to a position. NONE: it was not selected."""
+
+    NONE = 0
+    MASK = 1
+    RANDOM = 2
+    KEEP = 3
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of the three actions among the selected positions; they sum to 1."""
+
+    mask: float = 0.8  # the paper's 80/10/10
+    random: float = 0.1
+    keep: float = 0.1
+
+    def __post_init__(self) -> None:
+        shares = (self.mask, self.random, self.keep)
+        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            shown = " + ".join(f"{share:.0%}" for share in shares)
+            raise SettingError(
+                f"The shares of [MASK], random and keep must sum to 100 %, not {shown} "
+                f"= {sum(shares):.0%}."
+            )
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What masking needs to know of a tokenizer."""
+
+    mask_id: int
+    special: np.ndarray  # (vocabulary,) bool: never selected
+    ordinary: np.ndarray  # ids a random replacement is drawn from: neither special nor unused
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A corrupted batch; every array has the shape of the ids that went in."""
+
+    inputs: np.ndarray  # ids that the model reads
+    labels: np.ndarray  # original ids where selected, -100 elsewhere
+    selected: np.ndarray  # bool
+    action: np.ndarray  # `Action` per position
+
+
+def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
+    """The vocabulary of a tokenizer, worked out once for each."""
+    if tokenizer not in _VOCABULARIES:
+        pieces = tokenizer.get_vocab()
+        special = np.zeros(max(pieces.values()) + 1, dtype=bool)
+        special[list(tokenizer.all_special_ids)] = True
+        usable = ~special
+        usable[[i for piece, i in pieces.items() if piece.startswith("[unused")]] = False
+        known = np.zeros_like(usable)
+        known[list(pieces.values())] = True
+        _VOCABULARIES[tokenizer] = Vocabulary(
+            mask_id=int(tokenizer.mask_token_id),  # type: ignore[arg-type]
+            special=special,
+            ordinary=np.flatnonzero(usable & known),
+        )
+    return _VOCABULARIES[tokenizer]
+
+
+_VOCABULARIES: WeakKeyDictionary[Any, Vocabulary] = WeakKeyDictionary()
+
+
+def mask_tokens(
+    input_ids: np.ndarray | Sequence[int] | Sequence[Sequence[int]],
+    tokenizer: PreTrainedTokenizerBase | Vocabulary,
+    *,
+    rate: float = 0.15,
+    split: Split | tuple[float, float, float] = Split(),  # noqa: B008 (frozen)
+    seed: int | np.random.Generator = 0,
+    unit: Unit | str = Unit.TOKEN,
+    words: np.ndarray | Sequence[int] | None = None,
+    exact: bool = False,
+) -> Masked:
+    """Select positions and corrupt them. Special tokens and padding are never selected.
+
+    `input_ids` has shape (tokens,) or (texts, tokens). By token, each position is drawn on its own
+    with probability `rate`, as in transformers' collator; with `exact` round(rate x n) of them are
+    drawn without replacement, and at least one. Words and spans need `words`, of the same shape:
+    the number of the word that each token belongs to, negative where there is none; they are drawn
+    until that same budget is full, never beyond it unless a single word is larger. A span has one
+    action for all its tokens, and so has a word.
+
+    The draw depends on `seed` and the ids alone. Raises `SettingError` for a rate outside 0 to 1.
+    """
+    if not 0 <= rate <= 1:
+        raise SettingError(f"The mask probability must be between 0 and 1, not {rate}.")
+    unit = Unit(unit)
+    if unit is not Unit.TOKEN and words is None:
+        raise SettingError(f"Masking by {unit} needs the word number of each token.")
+    vocabulary = tokenizer if isinstance(tokenizer, Vocabulary) else vocabulary_of(tokenizer)
+    share = split if isinstance(split, Split) else Split(*split)
+    ids = np.asarray(input_ids)
+    rng = np.random.default_rng(seed)
+    eligible = ~vocabulary.special[ids]
+    if unit is Unit.TOKEN and not exact:
+        selected = eligible & (rng.random(ids.shape) < rate)
+        return corrupt(ids, selected, vocabulary, split=share, seed=rng)
+    rows = np.atleast_2d(eligible)
+    owners = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
+    if unit is not Unit.TOKEN:
+        owners = np.where(rows, np.atleast_2d(np.asarray(words)), -1)
+    groups = np.stack(
+        [_draw_groups(row, own, rate, unit, rng) for row, own in zip(rows, owners, strict=True)]
+    ).reshape(ids.shape)
+    return corrupt(ids, groups >= 0, vocabulary, split=share, seed=rng, groups=groups)
+
+
+def corrupt(
+    input_ids: np.ndarray,
+    selected: np.ndarray,
+    vocabulary: Vocabulary,
+    *,
+    split: Split = Split(),  # noqa: B008 (frozen)
+    seed: int | np.random.Generator = 0,
+    groups: np.ndarray | None = None,
+) -> Masked:
+    """Draw an action for each selected position, one for all positions of a group, and apply it.
+
+    `groups` numbers the groups (within a row) from 0. A random replacement is drawn from all
+    ordinary tokens, the original among them, so 1 in len(vocabulary) of them changes nothing.
+    """
+    rng = np.random.default_rng(seed)
+    draw = rng.random(input_ids.shape)
+    if groups is not None:
+        draw = np.take_along_axis(draw, np.maximum(groups, 0), axis=-1)
+    action = np.full(input_ids.shape, Action.KEEP, dtype=np.int8)
+    action[draw < split.mask + split.random] = Action.RANDOM
+    action[draw < split.mask] = Action.MASK
+    action[~selected] = Action.NONE
+    inputs = np.where(action == Action.MASK, vocabulary.mask_id, input_ids)
+    random = action == Action.RANDOM
+    inputs[random] = rng.choice(vocabulary.ordinary, size=int(random.sum()))
+    return Masked(inputs, np.where(selected, input_ids, IGNORED), selected, action)
+
+
+def span_lengths(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Span lengths in words: geometric with p = 0.2, renormalised to 1..10, mean about 3.8."""
+    weights = SPAN_P * (1 - SPAN_P) ** np.arange(SPAN_MAX)
+    return rng.choice(np.arange(1, SPAN_MAX + 1), size=size, p=weights / weights.sum())
+
+
+def _draw_groups(
+    eligible: np.ndarray, owners: np.ndarray, rate: float, unit: Unit, rng: np.random.Generator
+) -> np.ndarray:
+    """Number the drawn units of one text from 0; -1 where a token is not drawn."""
+    groups = np.full(eligible.shape, -1)
+    count = int(eligible.sum())
+    if rate == 0 or count == 0:
+        return groups
+    budget = max(1, round(rate * count))
+    units = [np.flatnonzero(eligible & (owners == o)) for o in np.unique(owners[eligible])]
+    number = 0
+    for span in _proposals(units, unit, rng):
+        if (groups >= 0).sum() >= budget:
+            break
+        free = _longest_free(span, groups, budget - int((groups >= 0).sum()), first=number == 0)
+        if free.size:
+            groups[free] = number
+            number += 1
+    return groups
+
+
+def _proposals(
+    units: list[np.ndarray], unit: Unit, rng: np.random.Generator
+) -> Iterable[list[np.ndarray]]:
+    """Words to draw next, each proposal a run of neighbouring words."""
+    starts = rng.permutation(len(units))
+    if unit is not Unit.SPAN:
+        yield from ([units[start]] for start in starts)
+        return
+    for start, length in zip(starts, span_lengths(rng, len(units)), strict=True):
+        yield units[start : start + length]
+
+
+def _longest_free(
+    span: list[np.ndarray], groups: np.ndarray, room: int, *, first: bool
+) -> np.ndarray:
+    """The leading words of a span that are still free and fit the room; one at least if first."""
+    taken: list[np.ndarray] = []
+    size = 0
+    for word in span:
+        if (groups[word] >= 0).any() or (size + word.size > room and not (first and not taken)):
+            break
+        taken.append(word)
+        size += word.size
+    return np.concatenate(taken) if taken else np.empty(0, dtype=int)

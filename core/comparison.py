@@ -71,7 +71,7 @@ def compare_sentences(m: LoadedModel, first: str, second: str) -> pd.DataFrame:
     left, right = _word_scores(m, first), _word_scores(m, second)
     names = [[word.casefold() for word, _ in side] for side in (left, right)]
     rows: list[tuple[str | None, float | None, str | None, float | None]] = []
-    matcher = difflib.SequenceMatcher(None, *names, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, names[0], names[1], autojunk=False)
     for _, a, b, c, d in matcher.get_opcodes():
         pairs = max(b - a, d - c)
         for i in range(pairs):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +25,7 @@ SPAN_P = 0.2  # SpanBERT's geometric distribution of span lengths, in words
 SPAN_MAX = 10
 
 
-class Unit(StrEnum):
+class Unit(str, Enum):
     TOKEN = "token"
     WORD = "word"
     SPAN = "span"
@@ -103,7 +103,7 @@ def mask_tokens(
     tokenizer: PreTrainedTokenizerBase | Vocabulary,
     *,
     rate: float = 0.15,
-    split: Split | tuple[float, float, float] = Split(),  # noqa: B008 (frozen)
+    split: Split | tuple[float, float, float] = Split(),
     seed: int | np.random.Generator = 0,
     unit: Unit | str = Unit.TOKEN,
     words: np.ndarray | Sequence[int] | None = None,
@@ -122,23 +122,23 @@ def mask_tokens(
     """
     if not 0 <= rate <= 1:
         raise SettingError(f"The mask probability must be between 0 and 1, not {rate}.")
-    unit = Unit(unit)
-    if unit is not Unit.TOKEN and words is None:
-        raise SettingError(f"Masking by {unit} needs the word number of each token.")
+    chosen = Unit(unit)
+    if chosen is not Unit.TOKEN and words is None:
+        raise SettingError(f"Masking by {chosen.value} needs the word number of each token.")
     vocabulary = tokenizer if isinstance(tokenizer, Vocabulary) else vocabulary_of(tokenizer)
     share = split if isinstance(split, Split) else Split(*split)
     ids = np.asarray(input_ids)
     rng = np.random.default_rng(seed)
     eligible = ~vocabulary.special[ids]
-    if unit is Unit.TOKEN and not exact:
+    if chosen is Unit.TOKEN and not exact:
         selected = eligible & (rng.random(ids.shape) < rate)
         return corrupt(ids, selected, vocabulary, split=share, seed=rng)
     rows = np.atleast_2d(eligible)
     owners = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
-    if unit is not Unit.TOKEN:
+    if chosen is not Unit.TOKEN:
         owners = np.where(rows, np.atleast_2d(np.asarray(words)), -1)
     groups = np.stack(
-        [_draw_groups(row, own, rate, unit, rng) for row, own in zip(rows, owners, strict=True)]
+        [_draw_groups(row, own, rate, chosen, rng) for row, own in zip(rows, owners, strict=True)]
     ).reshape(ids.shape)
     return corrupt(ids, groups >= 0, vocabulary, split=share, seed=rng, groups=groups)
 
@@ -148,7 +148,7 @@ def corrupt(
     selected: np.ndarray,
     vocabulary: Vocabulary,
     *,
-    split: Split = Split(),  # noqa: B008 (frozen)
+    split: Split = Split(),
     seed: int | np.random.Generator = 0,
     groups: np.ndarray | None = None,
 ) -> Masked:

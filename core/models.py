@@ -131,7 +131,9 @@ def load_model(name: str | Path = DEFAULT) -> LoadedModel:
         tokenizer = _load_tokenizer(source, shown)
         model = _load_weights(source, shown, config)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise ModelError(f"{shown}: only models with a fast tokenizer (tokenizer.json) can be read.")
+        raise ModelError(
+            f"{shown}: only models with a fast tokenizer (tokenizer.json) can be read."
+        )
     if tokenizer.mask_token is None:
         raise ModelError(
             f"{shown}: its tokenizer has no mask token, so it was not trained to fill masks."
@@ -141,9 +143,7 @@ def load_model(name: str | Path = DEFAULT) -> LoadedModel:
     return wrap(model, tokenizer, name=shown)
 
 
-def wrap(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
-) -> LoadedModel:
+def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str) -> LoadedModel:
     """Describe a model that is already in memory and put it in evaluation mode."""
     model.eval()
     model.requires_grad_(False)
@@ -285,7 +285,12 @@ def _loading_error(shown: str, error: Exception) -> ModelError:
         return ModelError(f"{shown} is gated on the hub: ask there for access, and log in.")
     if "RepositoryNotFoundError" in names or "not a valid model identifier" in text:
         return ModelError(f"{shown} was not found on the hub, or is private.")
-    if names & {"LocalEntryNotFoundError", "ConnectError", "ConnectionError", "OfflineModeIsEnabled"}:
+    if names & {
+        "LocalEntryNotFoundError",
+        "ConnectError",
+        "ConnectionError",
+        "OfflineModeIsEnabled",
+    }:
         return ModelError(f"{shown} is not on this machine, and the hub can't be reached.")
     if "couldn't connect" in text.lower() or "offline" in text.lower():
         return ModelError(f"{shown} is not on this machine, and the hub can't be reached.")
@@ -297,9 +302,7 @@ def _loading_error(shown: str, error: Exception) -> ModelError:
     return ModelError(f"{shown} can't be loaded: {first}")
 
 
-def _describe(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
-) -> ModelInfo:
+def _describe(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> ModelInfo:
     config: Any = model.config
     base = model.base_model
     total = sum(p.numel() for p in model.parameters())

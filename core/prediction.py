@@ -187,12 +187,18 @@ def pseudo_perplexity(scores: pd.DataFrame) -> float:
 
 
 def layer_lens(
-    m: LoadedModel, text: str | Reading, position: int, top_k: int = 5
+    m: LoadedModel,
+    text: str | Reading,
+    position: int,
+    top_k: int = 5,
+    *,
+    target_id: int | None = None,
 ) -> pd.DataFrame:
     """What each layer would have predicted at a hidden position (nostalgebraist 2020, logit lens).
 
     The masked-LM head reads the hidden state after every layer, 0 being the input embeddings; only
-    the last was trained for it. Columns: layer, rank, token, probability, is_true, p_true, true_rank.
+    the last was trained for it. The truth is the hidden token, or `target_id` where a mask was
+    typed. Columns: layer, rank, token, probability, is_true, p_true, true_rank.
     """
     import pandas as pd
     import torch
@@ -200,7 +206,7 @@ def layer_lens(
     reading = text if isinstance(text, Reading) else read(m, text, around=position)
     ids = np.array([reading.input_ids])
     column = reading.index(position)
-    true = int(ids[0, column])
+    true = int(ids[0, column]) if target_id is None else target_id
     ids[0, column] = m.mask_token_id
     with torch.inference_mode():
         output = m.model.base_model(
@@ -225,19 +231,28 @@ def layer_lens(
     return pd.DataFrame(rows)
 
 
-def occlusion(m: LoadedModel, text: str | Reading, position: int) -> pd.DataFrame:
+def occlusion(
+    m: LoadedModel, text: str | Reading, position: int, *, target_id: int | None = None
+) -> pd.DataFrame:
     """How far log p(true) at a hidden position falls when each other token is hidden as well.
 
-    Columns: position, token, fall (nats); a positive fall means that the token helped. One batch.
+    The truth is the hidden token, or `target_id` where a mask was typed. Columns: position, token,
+    fall (nats); a positive fall means that the token helped. One batch.
     """
     import pandas as pd
 
     reading = text if isinstance(text, Reading) else read(m, text, around=position)
     column = reading.index(position)
     base = np.array(reading.input_ids)
-    true = int(base[column])
+    true = int(base[column]) if target_id is None else target_id
     base[column] = m.mask_token_id
-    others = [token for token in reading.tokens if token.position != position]
+    others = [
+        token
+        for token in reading.tokens
+        if token.position != position and token.kind is not Kind.MASK
+    ]
+    if not others:
+        raise TextError("There is no other word in the text that could matter.")
     ids = np.tile(base, (len(others) + 1, 1))
     for row, token in enumerate(others, 1):
         ids[row, reading.index(token.position)] = m.mask_token_id

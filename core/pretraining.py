@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,7 @@ PROBES = (
 class PretrainConfig:
     """What is masked, and how the text is cut and batched."""
 
-    optimiser: training.TrainConfig = field(
-        default_factory=lambda: training.TrainConfig(steps=200)
-    )
+    optimiser: training.TrainConfig = field(default_factory=lambda: training.TrainConfig(steps=200))
     rate: float = 0.15  # the share of tokens to predict, as in BERT
     split: masking.Split = field(default_factory=masking.Split)
     unit: masking.Unit = masking.Unit.TOKEN
@@ -294,7 +293,7 @@ def chunk(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> Chunks:
             count = len(encoding.ids)
             parts = -(-count // room)  # equal parts, rather than full ones and a crumb
             edges = [count * part // parts for part in range(parts + 1)] if parts else []
-            spans += [(total + a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+            spans += [(total + a, b - a) for a, b in pairwise(edges)]
             total += count
     if not spans:
         raise SettingError("The text is empty: there is nothing to train on.")
@@ -302,9 +301,7 @@ def chunk(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> Chunks:
     return Chunks(np.concatenate(ids), np.concatenate(words), table[:, 0], table[:, 1])
 
 
-def padded(
-    m: LoadedModel, chunks: Chunks, batch: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def padded(m: LoadedModel, chunks: Chunks, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ids and word numbers of the chosen chunks, both (chunks, tokens) with [CLS], [SEP], padding."""
     lengths = chunks.lengths[batch]
     template = m.backend.encode("").ids  # [CLS] and [SEP], whatever they are called
@@ -339,17 +336,18 @@ def _set_dropout(model: torch.nn.Module, p: float) -> None:
             module.p = p
 
 
-def with_fresh_head(model_class: type, folder: Path, counts: np.ndarray) -> PreTrainedModel:
+def with_fresh_head(folder: Path, counts: np.ndarray) -> PreTrainedModel:
     """A BERT masked LM from a bare encoder: the head starts as near to useful as it can.
 
     The transform is the identity and the output bias the log frequency of each token in the
     training text, so that the first predictions are the unigram distribution and not noise.
     """
     import torch
+    from transformers import BertForMaskedLM
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it would report the head that we are about to make
-    model = model_class.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+    model = BertForMaskedLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
     with torch.no_grad():
         predictions = model.cls.predictions
         torch.nn.init.eye_(predictions.transform.dense.weight)
@@ -361,7 +359,7 @@ def with_fresh_head(model_class: type, folder: Path, counts: np.ndarray) -> PreT
 
 def from_encoder(folder: Path, texts: Sequence[str]) -> LoadedModel:
     """A masked LM to be trained, from the folder of a BERT encoder without a head."""
-    from transformers import AutoTokenizer, BertForMaskedLM
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     backend = tokenizer.backend_tokenizer
@@ -370,7 +368,7 @@ def from_encoder(folder: Path, texts: Sequence[str]) -> LoadedModel:
     counts = np.zeros(len(tokenizer))
     for encoding in backend.encode_batch(list(texts[::10]), add_special_tokens=False):
         np.add.at(counts, encoding.ids, 1)
-    return wrap(with_fresh_head(BertForMaskedLM, folder, counts), tokenizer, name=folder.name)
+    return wrap(with_fresh_head(folder, counts), tokenizer, name=folder.name)
 
 
 def as_record(event: training.Measured) -> dict[str, object]:

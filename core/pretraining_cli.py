@@ -63,7 +63,9 @@ def run(arguments: argparse.Namespace) -> None:
         batch_tokens=arguments.batch_tokens,
     )
     held_chunks = {name: chunk(m, texts, 128) for name, texts in held.items() if texts}
-    sample = chunk(m, [t for texts in held.values() for t in texts[:: max(1, len(texts) // 30)]], 128)
+    sample = chunk(
+        m, [t for texts in held.values() for t in texts[:: max(1, len(texts) // 30)]], 128
+    )
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     (output / "config.json").write_text(json.dumps(asdict(config), indent=1))
@@ -82,9 +84,7 @@ def _consume(
 ) -> None:
     """Log and record the events of a run; at its end export and evaluate."""
     record = output / "recorded_run.jsonl"
-    events = pretrain(
-        m, train_chunks, config, held_out=sample, checkpoint=output / "checkpoint"
-    )
+    events = pretrain(m, train_chunks, config, held_out=sample, checkpoint=output / "checkpoint")
     for event in events:
         match event:
             case training.StepDone() if event.step % 25 == 0:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 
 from core.errors import TextError
@@ -21,7 +21,7 @@ ANY_MASK = re.compile(r"\[\s*mask\s*\]|<\s*mask\s*>", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Kind(StrEnum):
+class Kind(str, Enum):
     WORD = "word"
     MASK = "mask"
     UNKNOWN = "unknown"  # outside the vocabulary: the model sees only [UNK]
@@ -178,9 +178,11 @@ def _tokens(m: LoadedModel, text: str, encoding: object, inside: Sequence[int]) 
         elif ids[i] in m.special_ids:
             kind = Kind.CONTROL
         token = Token(position, text[start:end], m.token(ids[i]), ids[i], start, end, 0, kind)
-        new = not tokens or words[i] != words[inside[position - 1]] or _starts_word(tokens[-1], token)
+        new = (
+            not tokens or words[i] != words[inside[position - 1]] or _starts_word(tokens[-1], token)
+        )
         word = (tokens[-1].word + new) if tokens else 0
-        tokens.append(Token(**{**vars(token), "word": word}))
+        tokens.append(replace(token, word=word))
     return tokens
 
 
@@ -236,7 +238,9 @@ def _cut_note(tokens: list[Token], window: list[Token]) -> str:
         )
     outside = sum(t.kind is Kind.MASK for t in tokens) - sum(t.kind is Kind.MASK for t in window)
     lost = f" {outside} of its masks lie outside and are not predicted." if outside else ""
-    return f"Too long for this model, which reads {len(window)} tokens at once: {kept}, {where}.{lost}"
+    return (
+        f"Too long for this model, which reads {len(window)} tokens at once: {kept}, {where}.{lost}"
+    )
 
 
 def _unread_notes(text: str, tokens: list[Token]) -> list[str]:
@@ -252,7 +256,9 @@ def _unread_notes(text: str, tokens: list[Token]) -> list[str]:
     control = [token.piece for token in tokens if token.kind is Kind.CONTROL]
     if control:
         shown = ", ".join(dict.fromkeys(control))
-        notes.append(f"{shown} in the text is read as the model's control token, and is not scored.")
+        notes.append(
+            f"{shown} in the text is read as the model's control token, and is not scored."
+        )
     covered = bytearray(len(text))
     for token in tokens:
         covered[token.start : token.end] = b"\1" * (token.end - token.start)

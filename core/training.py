@@ -31,7 +31,9 @@ class TrainConfig:
     """How to optimise. Learning rates are peaks; the schedule scales them."""
 
     steps: int
-    learning_rate: float = 5e-5  # within the 2e-5 to 5e-5 of Devlin et al. 2019 for a trained encoder
+    learning_rate: float = (
+        5e-5  # within the 2e-5 to 5e-5 of Devlin et al. 2019 for a trained encoder
+    )
     head_learning_rate: float | None = None  # a head that starts untrained bears a larger one
     warmup: float = 0.05  # share of the steps before the peak; Adam's moments are noise at first
     hold: float = 0.0  # share of the steps at the peak before the linear decay; 0 as in BERT
@@ -112,8 +114,6 @@ def train(
     """Train `model` in place. With `checkpoint`, a folder, the run is saved there at every
     measurement, and one that was stopped goes on from there as if it had never been.
     """
-    import torch
-
     optimizer = make_optimizer(model, config)
     state = _Progress()
     if checkpoint is not None and (checkpoint / "progress.json").is_file():
@@ -147,7 +147,6 @@ def train(
         model.eval()
         optimizer.zero_grad(set_to_none=True)
         del optimizer
-    assert isinstance(model, torch.nn.Module)
     yield Done(model, time.perf_counter() - began)
 
 

@@ -1,0 +1,192 @@
+"""The only module of core that imports Streamlit: cached loaders, state of a visit, the frame.
+
+A page asks here for the model and for results; both are cached for all visitors, models read-only.
+What is typed by people reaches the screen through `escape`, or through elements that show plain text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import streamlit as st
+
+from core.errors import ClozeError, ModelError
+from core.models import DEFAULT, LoadedModel, load_model
+from core.text import Reading
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_SENTENCE = "The cat sat on the warm mat"
+ROOT = Path(__file__).parent.parent
+SUGGESTED = (DEFAULT, "bert-base-uncased", "distilbert-base-uncased", "roberta-base")
+
+_run = threading.local()  # one script run is one thread
+
+
+def pages() -> list[Any]:
+    """The pages in their order; file names give the paths of their links."""
+    folder = ROOT / "pages"
+    return [
+        st.Page(folder / "0_Home.py", title="Home", icon=":material/home:", default=True),
+        st.Page(
+            folder / "3_Predicting_mask.py",
+            title="Predicting [MASK]".replace("[", r"\[").replace("]", r"\]"),
+            icon=":material/visibility_off:",
+        ),
+    ]
+
+
+def run_app() -> None:
+    """Page set-up, navigation, model picker, and the page that the address asks for."""
+    st.set_page_config(page_title="Cloze", page_icon=":material/ink_eraser:", layout="wide")
+    page = st.navigation(pages())
+    pick_model()
+    _run.framed = True
+    try:
+        page.run()
+    except ClozeError as error:  # a page that did not catch it still ends in a sentence
+        show_error(error)
+    finally:
+        _run.framed = False
+
+
+def framed() -> None:
+    """Called by each page before anything else; makes a page whole that was opened on its own.
+
+    On a fresh server the first request may name a page, and Streamlit then runs that page's file
+    before the entry script has ever declared its navigation. The page in turn runs the entry.
+    """
+    if not getattr(_run, "framed", False):
+        run_app()
+        st.stop()
+
+
+def pick_model() -> None:
+    """The model picker of the side bar. A name that can't be loaded leaves the last model in use."""
+    with st.sidebar:
+        st.selectbox(
+            "Model",
+            SUGGESTED,
+            key="model",
+            bind="query-params",
+            accept_new_options=True,
+            help="The embedded model needs no network. Type any masked language model of the "
+            "Hugging Face hub, or a folder that starts with ./",
+        )
+        name = st.session_state.get("model") or DEFAULT
+        try:
+            m = load(allowed(name))
+        except ModelError as error:
+            show_error(error)
+            kept = st.session_state.get("_loaded", DEFAULT)
+            st.caption(f"Still in use: {escape(kept)}.")
+            m = load(kept)
+        else:
+            st.session_state["_loaded"] = name
+        info = m.info
+        st.caption(
+            f"{escape(info.family)} · {info.layers} layers · {info.heads} heads · "
+            f"{info.parameters / 1e6:.1f} M parameters · {info.vocabulary:,} tokens"
+        )
+    _run.model = m
+
+
+def model() -> LoadedModel:
+    """The model of this run, as picked in the side bar."""
+    return _run.model
+
+
+@st.cache_resource(max_entries=3, show_spinner="Loading the model …")
+def load(name: str) -> LoadedModel:
+    return load_model(name)
+
+
+def allowed(name: str) -> str:
+    """Refuse folders outside the one that this server opens models from.
+
+    That is `CLOZE_MODELS`, else the folder the server was started in. Whether a path outside exists
+    is not said.
+    """
+    text = name.strip()
+    if not text.startswith((".", "/", "~", "\\")) and not re.match(r"[A-Za-z]:[\\/]", text):
+        return text
+    root = Path(os.environ.get("CLOZE_MODELS", ".")).resolve()
+    folder = (root / Path(text.replace("\\", "/")).expanduser()).resolve()
+    if not folder.is_relative_to(root):
+        raise ModelError("Folders outside this server's model folder are not opened.")
+    return str(folder)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A result, and how long it took to compute when it was computed."""
+
+    value: Any
+    seconds: float
+
+
+def compute(m: LoadedModel, function: Callable[..., R], *args: Any, **options: Any) -> R:
+    """`function(m, *args, **options)`, kept for all visitors under the model's weights."""
+    return timed(m, function, *args, **options).value
+
+
+def timed(m: LoadedModel, function: Callable[..., Any], *args: Any, **options: Any) -> Computed:
+    name = f"{function.__module__}.{function.__qualname__}"
+    return _cached(m, function, m.weights_hash, name, args, options)
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def _cached(
+    _m: LoadedModel,
+    _function: Callable[..., Any],
+    weights: str,
+    name: str,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Computed:
+    start = time.perf_counter()
+    value = _function(_m, *args, **options)
+    return Computed(value, time.perf_counter() - start)
+
+
+def escape(text: str) -> str:
+    """Text for a Markdown element, every character shown as it was typed.
+
+    >>> escape(":red[x] *y*")
+    '\\\\:red\\\\[x\\\\] \\\\*y\\\\*'
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text.replace("\n", " "))
+
+
+def show_error(error: ClozeError) -> None:
+    st.error(escape(str(error)), icon=":material/error:")
+
+
+def show_notes(reading: Reading) -> None:
+    """What was cut, changed or not understood in a text."""
+    for note in reading.notes:
+        st.info(escape(note), icon=":material/info:")
+
+
+def provenance(m: LoadedModel, seconds: float, imports: str, *lines: str) -> None:
+    """The quiet line under a view, and the lines of Python that give the same numbers."""
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    left.caption(
+        f"Live from {escape(m.info.name)} (weights {m.weights_hash}) in {seconds * 1000:,.0f} ms"
+    )
+    name = "" if m.info.name == DEFAULT else repr(m.info.name)
+    load_line = f"m = load_model({name})"
+    with right.popover("Code", icon=":material/code:", width="stretch"):
+        st.code(
+            "\n".join(["from core.models import load_model", imports, "", load_line, *lines]),
+            language="python",
+            wrap_lines=True,
+        )

@@ -1,0 +1,369 @@
+"""Page 3: hide a word and see what the model expects there."""
+
+import pandas as pd
+import streamlit as st
+
+from core import charts, session
+from core.comparison import compare_candidates, compare_sentences
+from core.errors import ClozeError
+from core.prediction import (
+    MaskPrediction,
+    PositionPrediction,
+    layer_lens,
+    occlusion,
+    predict_masks,
+    predict_position,
+    predict_word,
+    pseudo_perplexity,
+    score_positions,
+)
+from core.text import Reading, code_points, read
+
+CHIPS = 60  # more tokens than this are picked by the slider alone
+SLOW = 128  # tokens from which a view over all positions waits for a click
+
+session.framed()
+m = session.model()
+
+
+def choose_position(reading: Reading) -> int:
+    """A token picked by its chip or by the slider; both say the same."""
+    first, last = reading.first, reading.tokens[-1].position
+    if first == last:
+        st.session_state.pop("p3_position", None)
+        return first
+    chips = st.container()
+    if not first <= st.session_state.get("p3_position", first) <= last:
+        st.session_state["p3_position"] = first  # left over from a longer text
+    position = st.slider(
+        "Hidden position",
+        first,
+        last,
+        min(first + 2, last),
+        key="p3_position",
+        bind="query-params",
+    )
+    if len(reading.tokens) <= CHIPS:
+        st.session_state["p3_chip"] = position
+        chips.pills(
+            "Click a word to hide it",
+            [token.position for token in reading.tokens],
+            format_func=lambda p: session.escape(charts.isolated(reading.token(p).label)),
+            key="p3_chip",
+            on_change=follow_chip,
+        )
+    return position
+
+
+def follow_chip() -> None:
+    if st.session_state["p3_chip"] is not None:
+        st.session_state["p3_position"] = st.session_state["p3_chip"]
+
+
+def candidate_frame(prediction: MaskPrediction) -> pd.DataFrame:
+    true_id = getattr(prediction, "true_id", None)
+    return pd.DataFrame(
+        {
+            "rank": [c.rank for c in prediction.candidates],
+            "token": [c.token for c in prediction.candidates],
+            "probability": [c.probability for c in prediction.candidates],
+            "is_true": [c.token_id == true_id for c in prediction.candidates],
+        }
+    )
+
+
+def show_candidates(prediction: MaskPrediction) -> None:
+    best = prediction.candidates[0]
+    st.altair_chart(
+        charts.top_k(candidate_frame(prediction)),
+        key=f"p3_bars_{prediction.position}",
+        alt=f"Most probable tokens, first {best.token} with {best.probability:.1%}",
+    )
+    if prediction.others:
+        st.caption(f"{prediction.others:,} other tokens share {prediction.rest:.1%}.")
+
+
+def show_truth(predictions: list[PositionPrediction]) -> None:
+    """The true token of each hidden piece: rank, p(true), loss."""
+    for prediction in predictions:
+        word, rank, probability, loss = st.columns(4)
+        word.metric("True token ★", session.escape(charts.isolated(prediction.true_token)))
+        rank.metric("True rank", f"{prediction.true_rank:,}", help=f"Of {m.info.vocabulary:,}")
+        probability.metric("p(true)", f"{prediction.true_probability:.2%}")
+        loss.metric("Loss", f"{prediction.loss:.3f} nats", help="−log p(true)")
+        if prediction.strategy == "random":
+            st.caption(f"The model read “{session.escape(prediction.shown_token)}” there.")
+        show_candidates(prediction)
+    if len(predictions) > 1:
+        joint = sum(prediction.loss for prediction in predictions)
+        st.caption(
+            f"The word has {len(predictions)} pieces, each under its own mask and predicted "
+            f"independently: summed loss {joint:.3f} nats."
+        )
+
+
+def hidden_word(position: int, reading: Reading) -> int | None:
+    """Predict the hidden word. Returns the id of its true token."""
+    pieces = reading.word_of(position)
+    settings = st.columns([2, 2, 1], vertical_alignment="bottom", gap="large")
+    ways = {"mask": session.escape(m.mask_token), "random": "random word", "keep": "itself"}
+    strategy = settings[0].segmented_control(
+        "What stands in its place",
+        list(ways),
+        default="mask",
+        required=True,
+        format_func=lambda way: ways[way],
+        key="p3_strategy",
+        bind="query-params",
+        help="The three ways in which BERT's training treats a chosen word: 80 %, 10 %, 10 %.",
+    )
+    top_k = settings[1].slider("Candidates", 1, 50, 5, key="p3_k", bind="query-params")
+    seed, whole = 0, len(pieces) > 1
+    if strategy == "random":
+        seed = settings[2].number_input("Draw", 0, 9999, 0, key="p3_seed", bind="query-params")
+    if len(pieces) > 1:
+        label = f"Hide all {len(pieces)} pieces of the word"
+        whole = st.toggle(label, True, key="p3_whole", bind="query-params")
+    function = predict_word if whole else predict_position
+    try:
+        done = session.timed(m, function, reading, position, strategy, top_k, seed=seed)
+    except ClozeError as error:
+        session.show_error(error)
+        return None
+    predictions = done.value if whole else [done.value]
+    show_truth(predictions)
+    extra = f", seed={seed}" if strategy == "random" else ""
+    session.provenance(
+        m,
+        done.seconds,
+        f"from core.prediction import {function.__name__}",
+        f"text = {reading.text!r}",
+        f"{function.__name__}(m, text, {position}, {strategy!r}, top_k={top_k}{extra})",
+    )
+    return next(p.true_id for p in predictions if p.position == position)
+
+
+def typed_masks(reading: Reading) -> int:
+    """Predict every mask that was typed. Returns the id of the first choice at the first one."""
+    st.caption(f"The text holds {len(reading.masks)} {session.escape(m.mask_token)} of your own.")
+    top_k = st.slider("Candidates", 1, 50, 5, key="p3_k", bind="query-params")
+    done = session.timed(m, predict_masks, reading.text, top_k)
+    for number, prediction in enumerate(done.value, 1):
+        st.markdown(f"**Mask {number}**, position {prediction.position}")
+        show_candidates(prediction)
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.prediction import predict_masks",
+        f"predict_masks(m, {reading.text!r}, top_k={top_k})",
+    )
+    return done.value[0].candidates[0].token_id
+
+
+def agreed(reading: Reading, key: str) -> bool:
+    """A view over all positions runs at once for a short text, on a click for a long one."""
+    count = len(reading.tokens)
+    return count <= SLOW or st.checkbox(
+        f"Compute for all {count} tokens: {count} passes over {count} tokens, which takes a while",
+        key=key,
+    )
+
+
+def every_position(reading: Reading, position: int, _: int | None) -> None:
+    st.caption("Each token hidden alone, all in one batch. Click a bar to hide that token above.")
+    if not agreed(reading, "p3_all_positions"):
+        return
+    done = session.timed(m, score_positions, reading)
+    scores = done.value
+    left, middle, right = st.columns(3)
+    left.metric(
+        "Pseudo-perplexity",
+        f"{pseudo_perplexity(scores):,.2f}",
+        help="exp of the mean loss over all positions (Salazar et al. 2020); 1 would be certainty",
+    )
+    middle.metric("Mean loss", f"{scores['loss'].mean():.3f} nats")
+    right.metric("True token first", f"{(scores['rank'] == 1).sum()} of {len(scores)}")
+    picked = st.altair_chart(
+        charts.positions(scores, position),
+        key="p3_positions",
+        on_select="rerun",
+        selection_mode="picked",
+        alt="Probability of the true token at every position",
+    )
+    follow_bar(picked, reading)
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.prediction import score_positions",
+        f"score_positions(m, {reading.text!r})",
+    )
+
+
+def follow_bar(event: object, reading: Reading) -> None:
+    """A click on a bar moves the slider, once; the slider is drawn already, so by a rerun."""
+    points = event["selection"].get("picked", [])  # type: ignore[index]
+    chosen = int(points[0]["position"]) if points else None
+    if chosen != st.session_state.get("p3_clicked"):
+        st.session_state["p3_clicked"] = chosen
+        if chosen is not None and not reading.masks:
+            st.session_state["p3_next"] = chosen
+            st.rerun()
+
+
+def which_matter(reading: Reading, position: int, target: int | None) -> None:
+    if target is None:
+        return
+    word = session.escape(m.token(target))
+    st.caption(
+        f"Each other token is hidden as well: how far does log p of “{word}” fall? "
+        "This asks for a change in the prediction, which attention weights alone can't tell."
+    )
+    if not agreed(reading, "p3_all_occlusion"):
+        return
+    done = session.timed(m, occlusion, reading, position, target_id=target)
+    st.altair_chart(
+        charts.falls(done.value, position),
+        key="p3_falls",
+        alt="Fall of log p when each other token is hidden",
+    )
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.prediction import occlusion",
+        f"occlusion(m, {reading.text!r}, {position}, target_id={target})",
+    )
+
+
+def by_layer(reading: Reading, position: int, target: int | None) -> None:
+    if target is None:
+        return
+    st.caption(
+        "The masked-LM head, read after every layer. It was trained for the last layer only, so "
+        "lower layers show what is already there in its terms, not all that they know."
+    )
+    done = session.timed(m, layer_lens, reading, position, target_id=target)
+    st.altair_chart(charts.lens(done.value), key="p3_lens", alt="Top five tokens after each layer")
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.prediction import layer_lens",
+        f"layer_lens(m, {reading.text!r}, {position}, target_id={target})",
+    )
+
+
+def own_candidates(reading: Reading, position: int, _: int | None) -> None:
+    typed = st.text_input(
+        "Words to compare in the hidden place, separated by commas",
+        "sat, slept, lay, photosynthesised",
+        key="p3_candidates",
+        bind="query-params",
+    )
+    words = [word.strip() for word in typed.split(",")]
+    done = session.timed(m, compare_candidates, reading, position, words)
+    table = done.value
+    st.altair_chart(charts.candidates(table), key="p3_compare", alt="log p of each candidate")
+    several = table[table["count"] > 1]
+    if len(several):
+        st.caption(
+            "Words of several pieces are scored whole, piece after piece: "
+            + "; ".join(session.escape(pieces) for pieces in several["pieces"])
+            + ". They get as many masks as they have pieces, which tells the model their length."
+        )
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.comparison import compare_candidates",
+        f"compare_candidates(m, {reading.text!r}, {position}, {words!r})",
+    )
+
+
+def two_sentences(*_: object) -> None:
+    st.caption("Two sentences that differ in little, scored word by word, each token hidden alone.")
+    left, right = st.columns(2)
+    first = left.text_input(
+        "First sentence",
+        "The keys to the cabinet are on the table.",
+        key="p3_first",
+        bind="query-params",
+    )
+    second = right.text_input(
+        "Second sentence",
+        "The keys to the cabinet is on the table.",
+        key="p3_second",
+        bind="query-params",
+    )
+    done = session.timed(m, compare_sentences, first, second)
+    table = done.value
+    one, two = table[["first_log_p", "second_log_p"]].sum()
+    left.metric("log p, first", f"{one:.2f} nats")
+    right.metric("log p, second", f"{two:.2f} nats", f"{two - one:+.2f} against the first")
+    st.altair_chart(charts.word_pairs(table), key="p3_pairs", alt="log p of each word")
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.comparison import compare_sentences",
+        f"compare_sentences(m, {first!r}, {second!r})",
+    )
+
+
+def how_it_was_read(reading: Reading) -> None:
+    """Token by token: what was typed, what the vocabulary has for it, and its characters."""
+    with st.expander("How the text was read", icon=":material/format_letter_spacing:"):
+        st.text(f"After the tokenizer's normalisation: {reading.normalised[:2000]}")
+        st.dataframe(
+            pd.DataFrame(
+                {
+                    "Position": [t.position for t in reading.tokens],
+                    "Typed": [t.text for t in reading.tokens],
+                    "Token": [t.piece for t in reading.tokens],
+                    "Id": [t.id for t in reading.tokens],
+                    "Word": [t.word for t in reading.tokens],
+                    "Kind": [t.kind.value for t in reading.tokens],
+                    "Characters": [code_points(t.text[:12]) for t in reading.tokens],
+                }
+            ),
+            hide_index=True,
+        )
+
+
+if "p3_next" in st.session_state:
+    st.session_state["p3_position"] = st.session_state.pop("p3_next")
+st.title(r"Predicting \[MASK\]")
+text = st.text_area(
+    "Text",
+    session.DEFAULT_SENTENCE,
+    key="p3_text",
+    bind="query-params",
+    height=80,
+    help=f"Or type {session.escape(m.mask_token)} yourself, as often as you like.",
+)
+try:
+    reading = session.compute(m, read, text)
+except ClozeError as error:
+    session.show_error(error)
+    st.stop()
+session.show_notes(reading)
+
+target: int | None
+if reading.masks:
+    position = reading.masks[0]
+    target = typed_masks(reading)
+else:
+    position = choose_position(reading)
+    target = hidden_word(position, reading)
+
+st.divider()
+tabs = st.tabs(
+    ["Every position", "Which words matter", "Layer by layer", "Your candidates", "Two sentences"],
+    key="p3_view",
+    bind="query-params",
+)
+views = (every_position, which_matter, by_layer, own_candidates, two_sentences)
+for tab, view in zip(tabs, views, strict=True):
+    if tab.open:
+        with tab:
+            try:
+                view(reading, position, target)
+            except ClozeError as error:
+                session.show_error(error)
+how_it_was_read(reading)

@@ -42,7 +42,9 @@ def top_k(frame: pd.DataFrame) -> alt.Chart:
         .mark_bar(cornerRadiusEnd=3)
         .encode(
             x=alt.X("probability:Q", title="Probability", axis=alt.Axis(format="%", tickCount=5)),
-            y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=180)),
+            y=alt.Y(
+                "label:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, labelOverlap=False)
+            ),
             color=alt.condition("datum.is_true", alt.value(TRUE), alt.value(OTHER)),
             tooltip=[
                 alt.Tooltip("rank:Q", title="Rank"),
@@ -54,7 +56,7 @@ def top_k(frame: pd.DataFrame) -> alt.Chart:
     figures = bars.mark_text(align="left", dx=4, color=FADED).encode(
         text=alt.Text("probability:Q", format=".1%"), color=alt.value(FADED)
     )
-    return (bars + figures).properties(height=_ROW * len(data) + 30)
+    return (bars + figures).properties(height=_ROW * len(data) + 60)
 
 
 def positions(frame: pd.DataFrame, chosen: int | None = None) -> alt.Chart:
@@ -73,7 +75,7 @@ def positions(frame: pd.DataFrame, chosen: int | None = None) -> alt.Chart:
             "label:N",
             sort=alt.EncodingSortField("position", op="min"),
             title="Position and token",
-            axis=alt.Axis(labelAngle=-40, labelLimit=120),
+            axis=alt.Axis(labelAngle=-40, labelLimit=120, labelOverlap=False),
         ),
         tooltip=[
             alt.Tooltip("position:Q", title="Position"),
@@ -117,7 +119,7 @@ def falls(frame: pd.DataFrame, hidden: int) -> alt.Chart:
                 "label:N",
                 sort=alt.EncodingSortField("position", op="min"),
                 title=None,
-                axis=alt.Axis(labelLimit=180),
+                axis=alt.Axis(labelLimit=180, labelOverlap=False),
             ),
             color=alt.Color(
                 "side:N",
@@ -177,7 +179,9 @@ def candidates(frame: pd.DataFrame) -> alt.Chart:
         .mark_bar(color=OTHER, cornerRadiusEnd=3)
         .encode(
             x=alt.X("log_p:Q", title="log p, nats (nearer to zero is more probable)"),
-            y=alt.Y("label:N", sort="-x", title=None, axis=alt.Axis(labelLimit=180)),
+            y=alt.Y(
+                "label:N", sort="-x", title=None, axis=alt.Axis(labelLimit=180, labelOverlap=False)
+            ),
             tooltip=[
                 alt.Tooltip("candidate:N", title="Candidate"),
                 alt.Tooltip("pieces:N", title="Pieces"),
@@ -219,7 +223,7 @@ def word_pairs(frame: pd.DataFrame) -> alt.Chart:
                 "label:N",
                 sort=alt.EncodingSortField("row", op="min"),
                 title=None,
-                axis=alt.Axis(labelLimit=220),
+                axis=alt.Axis(labelLimit=220, labelOverlap=False),
             ),
             yOffset=alt.YOffset("sentence:N", sort=["first", "second"]),
             color=alt.Color(

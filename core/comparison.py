@@ -62,7 +62,7 @@ def compare_candidates(
 def compare_sentences(m: LoadedModel, first: str, second: str) -> pd.DataFrame:
     """Pseudo-log-likelihood of two sentences, word by word (Salazar et al. 2020).
 
-    The words are aligned; a word that stands in one sentence only has None beside it. Columns:
+    The words are aligned; a word that stands in one sentence only has a missing value beside it. Columns:
     row, first, first_log_p, second, second_log_p; log_p sums log p(true) over the word's tokens,
     each hidden alone.
     """

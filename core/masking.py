@@ -53,7 +53,7 @@ class Split:
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
             shown = " + ".join(f"{share:.0%}" for share in shares)
             raise SettingError(
-                f"The shares of [MASK], random and keep must sum to 100 %, not {shown} "
+                f"The shares of [MASK], random and keep must sum to 100%, not {shown} "
                 f"= {sum(shares):.0%}."
             )
 
@@ -88,7 +88,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
         known = np.zeros_like(usable)
         known[list(pieces.values())] = True
         _VOCABULARIES[tokenizer] = Vocabulary(
-            mask_id=int(tokenizer.mask_token_id),  # type: ignore[arg-type]
+            mask_id=int(tokenizer.mask_token_id),
             special=special,
             ordinary=np.flatnonzero(usable & known),
         )

@@ -87,7 +87,7 @@ class LoadedModel:
 
     @property
     def mask_token_id(self) -> int:
-        return int(self._tokenizer.mask_token_id)  # type: ignore[arg-type]
+        return int(self._tokenizer.mask_token_id)
 
     @property
     def unk_token(self) -> str | None:
@@ -95,7 +95,7 @@ class LoadedModel:
 
     @property
     def pad_token_id(self) -> int:
-        return int(self._tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
+        return int(self._tokenizer.pad_token_id or 0)
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
@@ -189,7 +189,26 @@ def _resolve(name: str | Path) -> tuple[str, str]:
             f"“{text[:80]}” is not a model name: write it as owner/name, as on the hub, "
             "or start a folder with ./ or /."
         )
-    return text, text
+    return str(_checked_folder(_download(text))), text
+
+
+def _download(name: str) -> Path:
+    """The hub's files of a model, from its cache where the hub can't be reached.
+
+    Fetched by name, since transformers would take a folder of that name for it.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(
+                name,
+                allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"],
+                ignore_patterns=["*/*"],
+            )
+        )
+    except Exception as error:
+        raise _loading_error(name, error) from error
 
 
 def _checked_folder(folder: Path) -> Path:
@@ -283,19 +302,10 @@ def _loading_error(shown: str, error: Exception) -> ModelError:
     logger.info("loading %s failed: %r", shown, error)
     if "GatedRepoError" in names or "gated repo" in text:
         return ModelError(f"{shown} is gated on the hub: ask there for access, and log in.")
-    if "RepositoryNotFoundError" in names or "not a valid model identifier" in text:
+    if "RepositoryNotFoundError" in names:
         return ModelError(f"{shown} was not found on the hub, or is private.")
-    if names & {
-        "LocalEntryNotFoundError",
-        "ConnectError",
-        "ConnectionError",
-        "OfflineModeIsEnabled",
-    }:
+    if names & {"LocalEntryNotFoundError", "ConnectError", "ConnectTimeout", "OfflineModeIsEnabled"}:
         return ModelError(f"{shown} is not on this machine, and the hub can't be reached.")
-    if "couldn't connect" in text.lower() or "offline" in text.lower():
-        return ModelError(f"{shown} is not on this machine, and the hub can't be reached.")
-    if "safetensors" in text and "does not appear to have" in text:
-        return ModelError(f"{shown} offers no safetensors weights, the only kind we open.")
     if "trust_remote_code" in text:
         return ModelError(f"{shown} needs code of its own to be run, which we never do.")
     first = str(error).strip().split("\n")[0][:200]

@@ -1,5 +1,7 @@
 """Page 3: hide a word and see what the model expects there."""
 
+from collections.abc import Callable
+
 import pandas as pd
 import streamlit as st
 
@@ -83,17 +85,25 @@ def show_candidates(prediction: MaskPrediction) -> None:
         st.caption(f"{prediction.others:,} other tokens share {prediction.rest:.1%}.")
 
 
+def share(probability: float) -> str:
+    """A percentage with enough digits not to read as zero."""
+    return f"{probability:.2%}" if probability >= 1e-4 else f"{probability:.1e}"
+
+
 def show_truth(predictions: list[PositionPrediction]) -> None:
     """The true token of each hidden piece: rank, p(true), loss."""
     for prediction in predictions:
-        word, rank, probability, loss = st.columns(4)
-        word.metric("True token ★", session.escape(charts.isolated(prediction.true_token)))
-        rank.metric("True rank", f"{prediction.true_rank:,}", help=f"Of {m.info.vocabulary:,}")
-        probability.metric("p(true)", f"{prediction.true_probability:.2%}")
-        loss.metric("Loss", f"{prediction.loss:.3f} nats", help="−log p(true)")
+        bars, figures = st.columns([3, 2], gap="large", vertical_alignment="center")
+        with bars:
+            show_candidates(prediction)
+        left, right = figures.columns(2)
+        left.metric("True token ★", session.escape(charts.isolated(prediction.true_token)))
+        left.metric("p(true)", share(prediction.true_probability))
+        right.metric("True rank", f"{prediction.true_rank:,}", help=f"Of {m.info.vocabulary:,}")
+        right.metric("Loss", f"{prediction.loss:.2f} nats", help="−log p(true)")
         if prediction.strategy == "random":
-            st.caption(f"The model read “{session.escape(prediction.shown_token)}” there.")
-        show_candidates(prediction)
+            shown = session.escape(prediction.shown_token)
+            figures.caption(f"The model read “{shown}” there.")
     if len(predictions) > 1:
         joint = sum(prediction.loss for prediction in predictions)
         st.caption(
@@ -358,7 +368,13 @@ tabs = st.tabs(
     key="p3_view",
     bind="query-params",
 )
-views = (every_position, which_matter, by_layer, own_candidates, two_sentences)
+views: tuple[Callable[[Reading, int, int | None], None], ...] = (
+    every_position,
+    which_matter,
+    by_layer,
+    own_candidates,
+    two_sentences,
+)
 for tab, view in zip(tabs, views, strict=True):
     if tab.open:
         with tab:

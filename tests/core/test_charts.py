@@ -1,0 +1,76 @@
+import pandas as pd
+import pytest
+
+from core import charts
+from core.comparison import compare_candidates, compare_sentences
+from core.prediction import layer_lens, occlusion, score_positions
+
+HOSTILE = ["v1.0", "a[b]", "x:y", "it's", "<img src=x onerror=alert(1)>", "$5 *b*", "אב"]
+
+
+def field_names(spec):
+    """All fields that a chart's encodings refer to."""
+    if isinstance(spec, dict):
+        if isinstance(spec.get("field"), str):
+            yield spec["field"]
+        for key, value in spec.items():
+            if key != "datasets":
+                yield from field_names(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from field_names(value)
+
+
+def rows_of(chart):
+    return next(iter(chart.to_dict()["datasets"].values()))
+
+
+@pytest.fixture
+def candidates():
+    return pd.DataFrame(
+        {
+            "rank": range(1, len(HOSTILE) + 1),
+            "token": HOSTILE,
+            "probability": [0.4, 0.2, 0.1, 0.1, 0.05, 0.05, 0.01],
+            "is_true": [False] * 6 + [True],
+        }
+    )
+
+
+def test_text_stands_in_rows_and_never_in_fields(candidates):
+    chart = charts.top_k(candidates)
+    assert set(field_names(chart.to_dict())) <= {"rank", "token", "probability", "label", "is_true"}
+    assert [row["token"] for row in rows_of(chart)] == HOSTILE
+
+
+def test_the_true_token_is_marked_without_colour_too(candidates):
+    labels = [row["label"] for row in rows_of(charts.top_k(candidates))]
+    assert [label.startswith("★") for label in labels] == [False] * 6 + [True]
+
+
+def test_every_label_keeps_its_direction_to_itself(candidates):
+    assert all("\u2068" in row["label"] for row in rows_of(charts.top_k(candidates)))
+
+
+def test_repeated_tokens_stay_apart(tiny):
+    rows = rows_of(charts.positions(score_positions(tiny, "the the the"), 1))
+    assert len({row["label"] for row in rows}) == 3
+    assert [row["chosen"] for row in rows] == [False, True, False]
+
+
+def test_every_chart_is_valid_vega_lite(tiny):
+    text = "the cat sat on the warm mat"
+    made = [
+        charts.positions(score_positions(tiny, text)),
+        charts.falls(occlusion(tiny, text, 2), 2),
+        charts.lens(layer_lens(tiny, text, 2)),
+        charts.candidates(compare_candidates(tiny, text, 2, ["dog", "photosynthesises"])),
+        charts.word_pairs(compare_sentences(tiny, text, "the dog sat")),
+    ]
+    for chart in made:
+        assert chart.to_dict(validate=True)["datasets"]
+
+
+def test_left_and_right_have_their_colours(tiny):
+    rows = rows_of(charts.falls(occlusion(tiny, "the cat sat on the mat", 2), 2))
+    assert [row["side"] for row in rows] == ["left"] * 2 + ["right"] * 3

@@ -1,0 +1,158 @@
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, pipeline
+
+from core import masking
+from core.errors import SettingError
+from core.models import load_model
+from core.pretraining import (
+    Chunks,
+    MaskedLM,
+    PretrainConfig,
+    chunk,
+    evaluate,
+    from_encoder,
+    padded,
+    pretrain,
+    target_logits,
+)
+from core.pretraining_cli import main, read_paragraphs
+from tests.core.test_training import TEXTS, config
+
+
+def test_chunks_hold_the_text_once_in_even_parts(tiny):
+    text = " ".join(["cat"] * 100)
+    chunks = chunk(tiny, [text, "the dog", "  "], max_tokens=32)
+    assert chunks.lengths.tolist() == [25, 25, 25, 25, 2]
+    ids, words = padded(tiny, chunks, np.array([0, 4]))
+    assert ids.shape == (2, 27)
+    assert ids[1].tolist() == [*tiny.tokenizer("the dog").input_ids, *[tiny.pad_token_id] * 23]
+    assert words[1, :4].tolist() == [-1, 0, 1, -1]
+
+
+def test_the_loss_is_that_of_transformers_on_the_selected_positions(tiny):
+    chunks = chunk(tiny, TEXTS, 32)
+    ids, _ = padded(tiny, chunks, np.arange(8))
+    masked = masking.mask_tokens(ids, tiny.tokenizer, rate=0.4)
+    with torch.inference_mode():
+        logits, targets = target_logits(tiny, tiny.model, masked)
+        ours = torch.nn.functional.cross_entropy(logits, targets)
+        oracle = tiny.model(
+            input_ids=torch.from_numpy(masked.inputs),
+            attention_mask=torch.from_numpy((masked.inputs != tiny.pad_token_id).astype(int)),
+            labels=torch.from_numpy(masked.labels),
+        ).loss
+    assert ours.item() == pytest.approx(oracle.item(), abs=1e-5)
+
+
+def test_padding_changes_nothing(tiny):
+    """5 words and 40 words in one batch, against the two alone with the same masks."""
+    chunks = chunk(tiny, ["the cat sat on mat", " ".join(["dog ran"] * 20)], 64)
+
+    def summed(masked):
+        with torch.inference_mode():
+            logits, targets = target_logits(tiny, tiny.model, masked)
+            loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
+        return loss.item(), len(targets)
+
+    ids, _ = padded(tiny, chunks, np.arange(2))
+    together = masking.mask_tokens(ids, tiny.tokenizer, rate=0.4, seed=3)
+    total, count = summed(together)
+    alone = []
+    for row, length in enumerate((7, 42)):
+        part = [getattr(together, f)[row : row + 1, :length] for f in
+                ("inputs", "labels", "selected", "action")]  # fmt: skip
+        alone.append(summed(masking.Masked(*part)))
+    assert count == sum(n for _, n in alone)
+    assert total / count == pytest.approx(sum(x for x, _ in alone) / count, abs=1e-5)
+
+
+def test_evaluation_weighs_every_target_the_same(tiny):
+    chunks = chunk(tiny, TEXTS, 32)
+    got = evaluate(tiny, chunks, seed=1)
+    task = MaskedLM(tiny, chunks, chunks, [], PretrainConfig())
+    assert got.targets == pytest.approx(0.15 * chunks.lengths.sum(), rel=0.3)
+    assert 0 <= got.accuracy <= 1
+    assert got == evaluate(tiny, chunks, seed=1)
+    measured = task.measure(tiny.model)
+    assert set(measured.p_true) == {"mask", "random", "keep"}
+    assert all(0 < p < 1 for p in measured.p_true.values())
+
+
+def test_a_uniform_model_has_the_loss_of_its_vocabulary(tiny):
+    import copy
+
+    model = copy.deepcopy(tiny.model)
+    with torch.no_grad():
+        model.cls.predictions.decoder.weight.zero_()
+        model.cls.predictions.bias.zero_()
+    got = evaluate(tiny, chunk(tiny, TEXTS, 32), model=model)
+    assert got.loss == pytest.approx(math.log(tiny.info.vocabulary), abs=1e-4)
+
+
+def test_settings_are_checked():
+    with pytest.raises(SettingError, match="mask probability"):
+        PretrainConfig(rate=0)
+    with pytest.raises(SettingError, match="8 to 8192"):
+        PretrainConfig(max_tokens=4)
+
+
+def test_empty_and_tiny_texts_are_refused(tiny):
+    with pytest.raises(SettingError, match="empty"):
+        next(pretrain(tiny, ["", " "], config()))
+    with pytest.raises(SettingError, match="two paragraphs"):
+        next(pretrain(tiny, ["the cat"], config()))
+
+
+def test_each_pass_masks_anew(tiny):
+    chunks = chunk(tiny, TEXTS, 32)
+    task = MaskedLM(tiny, chunks, chunks, [], config())
+    batch = np.arange(8)
+    losses = {round(task.loss(tiny.model, batch, step).item(), 6) for step in (1, 2, 3)}
+    assert len(losses) == 3
+    assert [b.tolist() for b in task.batches(1)] != [b.tolist() for b in task.batches(2)]
+
+
+def test_sampling_spreads_over_the_text():
+    chunks = Chunks(np.arange(10), np.arange(10), np.arange(10), np.ones(10, dtype=int))
+    assert chunks.sample(4).starts.tolist() == [0, 3, 6, 9]
+
+
+def test_an_encoder_gets_a_head_that_predicts_frequencies(headless_folder):
+    m = from_encoder(headless_folder, ["cat cat cat dog"] * 10)
+    head = m.model.cls.predictions
+    assert torch.equal(head.transform.dense.weight, torch.eye(16))
+    ids = m.tokenizer("cat dog", add_special_tokens=False).input_ids
+    difference = head.bias[ids[0]] - head.bias[ids[1]]
+    assert difference.item() == pytest.approx(math.log(3.1 / 1.1), abs=1e-5)
+
+
+def test_the_command_line_trains_resumes_and_exports(headless_folder, tmp_path, caplog):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    with gzip.open(corpus / "one.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(TEXTS * 2))
+    (corpus / "two.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    output = tmp_path / "out"
+    arguments = ["--corpus", str(corpus), "--start", str(headless_folder), "--output", str(output)]
+    arguments += ["--max-tokens", "32", "--batch-tokens", "256", "--measure-every", "2"]
+    main([*arguments, "--steps", "2", "--repeat", "two=2"])
+    main([*arguments, "--steps", "4", "--repeat", "two=2"])
+    recorded = [json.loads(x) for x in (output / "recorded_run.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in recorded] == [0, 2, 4]
+    assert len(recorded[0]["probes"]) == 16
+    report = json.loads((output / "evaluation.json").read_text())
+    assert set(report) == {"one", "two", "all"}
+    fill = pipeline("fill-mask", model=str(output / "model"))
+    assert len(fill("the [MASK] sat")) == 5
+    tokenizer = AutoTokenizer.from_pretrained(output / "model")
+    assert len(tokenizer("cat " * 60).input_ids) == 62
+    assert load_model(output / "model").info.layers == 2
+    with pytest.raises(SystemExit):
+        main(["--corpus", str(tmp_path / "nothing"), "--output", str(output)])
+    assert read_paragraphs(corpus / "two.txt") == TEXTS

@@ -41,7 +41,7 @@ def top_k(frame: pd.DataFrame) -> alt.Chart:
         alt.Chart(data)
         .mark_bar(cornerRadiusEnd=3)
         .encode(
-            x=alt.X("probability:Q", title="Probability", axis=alt.Axis(format="%", tickCount=5)),
+            x=alt.X("probability:Q", title=None, axis=alt.Axis(format="%", tickCount=5)),
             y=alt.Y(
                 "label:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, labelOverlap=False)
             ),
@@ -56,7 +56,7 @@ def top_k(frame: pd.DataFrame) -> alt.Chart:
     figures = bars.mark_text(align="left", dx=4, color=FADED).encode(
         text=alt.Text("probability:Q", format=".1%"), color=alt.value(FADED)
     )
-    return (bars + figures).properties(height=_ROW * len(data) + 60)
+    return (bars + figures).properties(height=_ROW * len(data) + 40)
 
 
 def positions(frame: pd.DataFrame, chosen: int | None = None) -> alt.Chart:
@@ -163,7 +163,7 @@ def lens(frame: pd.DataFrame) -> alt.Chart:
             alt.Tooltip("probability:Q", title="Probability", format=".3%"),
         ],
     )
-    words = base.mark_text(limit=90).encode(
+    words = base.mark_text(limit=110, fontSize=13).encode(
         text="label:N",
         color=alt.condition("datum.probability > 0.45", alt.value("#FFFFFF"), alt.value("#1D2433")),
     )

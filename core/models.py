@@ -304,7 +304,12 @@ def _loading_error(shown: str, error: Exception) -> ModelError:
         return ModelError(f"{shown} is gated on the hub: ask there for access, and log in.")
     if "RepositoryNotFoundError" in names:
         return ModelError(f"{shown} was not found on the hub, or is private.")
-    if names & {"LocalEntryNotFoundError", "ConnectError", "ConnectTimeout", "OfflineModeIsEnabled"}:
+    if names & {
+        "LocalEntryNotFoundError",
+        "ConnectError",
+        "ConnectTimeout",
+        "OfflineModeIsEnabled",
+    }:
         return ModelError(f"{shown} is not on this machine, and the hub can't be reached.")
     if "trust_remote_code" in text:
         return ModelError(f"{shown} needs code of its own to be run, which we never do.")

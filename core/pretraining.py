@@ -365,6 +365,8 @@ def from_encoder(folder: Path, texts: Sequence[str]) -> LoadedModel:
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()  # sentence encoders often ship a limit that the model does not have
     backend.no_padding()
+    for setting in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
+        tokenizer.init_kwargs.pop(setting, None)  # else they would be saved along
     counts = np.zeros(len(tokenizer))
     for encoding in backend.encode_batch(list(texts[::10]), add_special_tokens=False):
         np.add.at(counts, encoding.ids, 1)

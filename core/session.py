@@ -31,15 +31,20 @@ SUGGESTED = (DEFAULT, "bert-base-uncased", "distilbert-base-uncased", "roberta-b
 _run = threading.local()  # one script run is one thread
 
 
-def pages() -> list[Any]:
-    """The pages in their order; file names give the paths of their links."""
+def pages_with_summaries() -> list[tuple[Any, str]]:
+    """The pages in their order, with a line on each; file names give the paths of their links."""
     folder = ROOT / "pages"
     return [
-        st.Page(folder / "0_Home.py", title="Home", icon=":material/home:", default=True),
-        st.Page(
-            folder / "3_Predicting_mask.py",
-            title="Predicting [MASK]".replace("[", r"\[").replace("]", r"\]"),
-            icon=":material/visibility_off:",
+        (st.Page(folder / "0_Home.py", title="Home", icon=":material/home:", default=True), ""),
+        (
+            st.Page(
+                folder / "3_Predicting_mask.py",
+                title=r"Predicting \[MASK\]",
+                icon=":material/visibility_off:",
+            ),
+            "Hide a word of your sentence: what the model expects there, how sure it is of the true "
+            "word, at which layer it knew, which other words it needed; your candidates and your "
+            "minimal pairs.",
         ),
     ]
 
@@ -47,7 +52,7 @@ def pages() -> list[Any]:
 def run_app() -> None:
     """Page set-up, navigation, model picker, and the page that the address asks for."""
     st.set_page_config(page_title="Cloze", page_icon=":material/ink_eraser:", layout="wide")
-    page = st.navigation(pages())
+    page = st.navigation([page for page, _ in pages_with_summaries()])
     pick_model()
     _run.framed = True
     try:

@@ -16,8 +16,10 @@ st.markdown(
     "expects in its place. **Every number on these pages is computed now by the model named in the "
     "side bar**, on your own text if you like, with no network needed."
 )
-for page in session.pages()[1:]:
-    st.page_link(page, label=page.title, icon=page.icon)
+for page, summary in session.pages_with_summaries()[1:]:
+    with st.container(border=True):
+        st.page_link(page, label=page.title, icon=page.icon)
+        st.caption(summary)
 
 st.subheader("The loaded model")
 columns = st.columns(5)
@@ -31,9 +33,9 @@ left, right = st.columns(2, gap="large")
 with left:
     st.markdown("**Where its parameters are**")
     parts = {
-        "Embeddings (tokens, positions, segments)": info.embeddings,
+        "Embeddings": info.embeddings,
         "Encoder layers": info.encoder,
-        "Masked-LM head (output tied to the embeddings)": info.head,
+        "Masked-LM head": info.head,
     }
     st.dataframe(
         pd.DataFrame(
@@ -49,6 +51,7 @@ with left:
             "Share": st.column_config.ProgressColumn(format="%.0f %%", min_value=0, max_value=100),
         },
     )
+    st.caption("The head's output matrix is that of the embeddings, and is counted there.")
 with right:
     st.markdown("**Beside the models of the BERT paper** (Devlin et al. 2019)")
     st.dataframe(

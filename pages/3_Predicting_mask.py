@@ -100,7 +100,7 @@ def show_truth(predictions: list[PositionPrediction]) -> None:
         left.metric("True token ★", session.escape(charts.isolated(prediction.true_token)))
         left.metric("p(true)", share(prediction.true_probability))
         right.metric("True rank", f"{prediction.true_rank:,}", help=f"Of {m.info.vocabulary:,}")
-        right.metric("Loss", f"{prediction.loss:.2f} nats", help="−log p(true)")
+        right.metric("Loss (nats)", f"{prediction.loss:.2f}", help="−log p(true)")
         if prediction.strategy == "random":
             shown = session.escape(prediction.shown_token)
             figures.caption(f"The model read “{shown}” there.")
@@ -191,7 +191,7 @@ def every_position(reading: Reading, position: int, _: int | None) -> None:
         f"{pseudo_perplexity(scores):,.2f}",
         help="exp of the mean loss over all positions (Salazar et al. 2020); 1 would be certainty",
     )
-    middle.metric("Mean loss", f"{scores['loss'].mean():.3f} nats")
+    middle.metric("Mean loss (nats)", f"{scores['loss'].mean():.3f}")
     right.metric("True token first", f"{(scores['rank'] == 1).sum()} of {len(scores)}")
     picked = st.altair_chart(
         charts.positions(scores, position),

@@ -152,7 +152,7 @@ def test_words_are_taken_whole_with_one_action():
     for seed in range(50):
         out = mask_tokens(ids, TOKENIZER, unit="word", words=WORDS_100, seed=seed)
         for word in np.unique(WORDS_100):
-            assert len(set(out.action[WORDS_100 == word])) == 1
+            assert len(set(out.action[word == WORDS_100])) == 1
 
 
 def test_a_span_has_one_action_and_starts_at_a_word():

@@ -162,8 +162,11 @@ def family_models():
     yield DistilBertForMaskedLM(
         DistilBertConfig(vocab_size=50, dim=16, n_layers=2, n_heads=2, hidden_dim=32)
     )
-    yield ModernBertForMaskedLM(ModernBertConfig(**sizes, pad_token_id=0, eos_token_id=3,
-                                                 bos_token_id=2, cls_token_id=2, sep_token_id=3))
+    yield ModernBertForMaskedLM(
+        ModernBertConfig(
+            **sizes, pad_token_id=0, eos_token_id=3, bos_token_id=2, cls_token_id=2, sep_token_id=3
+        )
+    )
 
 
 @pytest.mark.parametrize("model", list(family_models()), ids=lambda m: m.config.model_type)

@@ -53,7 +53,9 @@ def test_several_masks_come_in_order(tiny):
     for prediction in found:
         oracle = whole_distribution(tiny, ids, prediction.position + 1)
         for candidate in prediction.candidates:
-            assert candidate.probability == pytest.approx(oracle[candidate.token_id].item(), abs=1e-5)
+            assert candidate.probability == pytest.approx(
+                oracle[candidate.token_id].item(), abs=1e-5
+            )
 
 
 def test_a_text_without_mask_asks_for_one(tiny):
@@ -107,7 +109,9 @@ def test_keep_shows_the_word_and_random_another(tiny):
     assert keep.true_probability == pytest.approx(
         whole_distribution(tiny, ids, 2)[ids[2]].item(), abs=1e-5
     )
-    draws = {predict_position(tiny, "the cat sat", 1, "random", seed=s).shown_token for s in range(30)}
+    draws = {
+        predict_position(tiny, "the cat sat", 1, "random", seed=s).shown_token for s in range(30)
+    }
     assert len(draws) > 10
     ordinary = {tiny.token(i) for i in vocabulary_of(tiny.tokenizer).ordinary}
     assert draws <= ordinary

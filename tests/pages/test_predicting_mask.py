@@ -34,7 +34,7 @@ def test_the_figures_are_those_of_core(page, embedded):
     shown = figures(page)
     assert "sat" in shown["True token ★"]
     assert shown["True rank"] == f"{oracle.true_rank:,}"
-    assert shown["Loss"] == f"{oracle.loss:.2f} nats"
+    assert shown["Loss (nats)"] == f"{oracle.loss:.2f}"
     scores = score_positions(embedded, DEFAULT)
     assert shown["Pseudo-perplexity"] == f"{pseudo_perplexity(scores):,.2f}"
     assert "30,517 other tokens share" in said(page)

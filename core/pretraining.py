@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ import numpy as np
 from core import masking, training
 from core.errors import SettingError
 from core.models import LoadedModel, head_of, wrap
+from core.text import word_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +66,7 @@ class Chunks:
     """Tokenised text, cut to what the model reads. Chunk i is `ids[starts[i]:starts[i] + lengths[i]]`."""
 
     ids: np.ndarray  # (tokens,) without special tokens
-    words: np.ndarray  # (tokens,) number of the word within its paragraph
+    words: np.ndarray  # (tokens,) number of the word within its paragraph; 0 where not asked for
     starts: np.ndarray  # (chunks,)
     lengths: np.ndarray  # (chunks,)
 
@@ -120,9 +122,11 @@ def pretrain(
 
     Without `held_out`, every 50th chunk is kept aside. Closing the generator stops the run.
     """
-    chunks = texts if isinstance(texts, Chunks) else chunk(m, texts, config.max_tokens)
+    by_word = config.unit is not masking.Unit.TOKEN
+    cut = partial(chunk, m, max_tokens=config.max_tokens, words=by_word)
+    chunks = texts if isinstance(texts, Chunks) else cut(texts)
     if held_out:
-        kept = held_out if isinstance(held_out, Chunks) else chunk(m, held_out, config.max_tokens)
+        kept = held_out if isinstance(held_out, Chunks) else cut(held_out)
     else:
         kept, chunks = _hold_out(chunks)
     model = copy.deepcopy(m.model)
@@ -278,19 +282,24 @@ def _probe(m: LoadedModel, model: PreTrainedModel, sentence: str) -> ProbeResult
     return ProbeResult(sentence, tokens, tuple(round(p, 5) for p in top.values.tolist()))
 
 
-def chunk(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> Chunks:
-    """Tokenise paragraphs and cut each into runs of at most `max_tokens` with [CLS] and [SEP]."""
+def chunk(m: LoadedModel, texts: Sequence[str], max_tokens: int, *, words: bool = False) -> Chunks:
+    """Tokenise paragraphs and cut each into runs of at most `max_tokens` with [CLS] and [SEP].
+
+    Word numbers, needed to mask by word or span, take longer than the rest and come on request.
+    """
     room = min(max_tokens, m.info.max_tokens) - 2
     ids: list[np.ndarray] = []
-    words: list[np.ndarray] = []
+    numbers: list[np.ndarray] = []
     spans: list[tuple[int, int]] = []
     total = 0
     for begin in range(0, len(texts), 1024):
         batch = [text for text in texts[begin : begin + 1024] if text.strip()]
-        for encoding in m.backend.encode_batch(batch, add_special_tokens=False):
-            ids.append(np.array(encoding.ids, dtype=np.int32))
-            words.append(np.array([-1 if w is None else w for w in encoding.word_ids], np.int32))
+        encodings = m.backend.encode_batch(batch, add_special_tokens=False)
+        for text, encoding in zip(batch, encodings, strict=True):
             count = len(encoding.ids)
+            ids.append(np.array(encoding.ids, dtype=np.int32))
+            found = word_numbers(m, text, encoding, range(count)) if words else [0] * count
+            numbers.append(np.array(found, dtype=np.int32))
             parts = -(-count // room)  # equal parts, rather than full ones and a crumb
             edges = [count * part // parts for part in range(parts + 1)] if parts else []
             spans += [(total + a, b - a) for a, b in pairwise(edges)]
@@ -298,7 +307,7 @@ def chunk(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> Chunks:
     if not spans:
         raise SettingError("The text is empty: there is nothing to train on.")
     table = np.array(spans)
-    return Chunks(np.concatenate(ids), np.concatenate(words), table[:, 0], table[:, 1])
+    return Chunks(np.concatenate(ids), np.concatenate(numbers), table[:, 0], table[:, 1])
 
 
 def padded(m: LoadedModel, chunks: Chunks, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from core.errors import TextError
 from core.models import LoadedModel
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 ANY_MASK = re.compile(r"\[\s*mask\s*\]|<\s*mask\s*>", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -163,40 +167,52 @@ def _repair(m: LoadedModel, text: str, notes: list[str]) -> str:
     return text
 
 
-def _tokens(m: LoadedModel, text: str, encoding: object, inside: Sequence[int]) -> list[Token]:
-    ids, offsets, words = encoding.ids, encoding.offsets, encoding.word_ids  # type: ignore[attr-defined]
-    unknown = m.backend.token_to_id(str(m.unk_token)) if m.unk_token else None
-    tokens: list[Token] = []
-    for position, i in enumerate(inside):
-        start, end = offsets[i]
-        start += len(text[start:end]) - len(text[start:end].lstrip())  # some keep the space before
+def _tokens(m: LoadedModel, text: str, encoding: Encoding, inside: Sequence[int]) -> list[Token]:
+    unknown = m.backend.token_to_id(m.unk_token) if m.unk_token else None
+    spans = _spans(text, encoding, inside)
+    words = word_numbers(m, text, encoding, inside)
+    tokens = []
+    for position, (i, (start, end), word) in enumerate(zip(inside, spans, words, strict=True)):
+        token_id = encoding.ids[i]
         kind = Kind.WORD
-        if ids[i] == m.mask_token_id:
+        if token_id == m.mask_token_id:
             kind = Kind.MASK
-        elif ids[i] == unknown:
+        elif token_id == unknown:
             kind = Kind.UNKNOWN
-        elif ids[i] in m.special_ids:
+        elif token_id in m.special_ids:
             kind = Kind.CONTROL
-        token = Token(position, text[start:end], m.token(ids[i]), ids[i], start, end, 0, kind)
-        new = (
-            not tokens or words[i] != words[inside[position - 1]] or _starts_word(tokens[-1], token)
-        )
-        word = (tokens[-1].word + new) if tokens else 0
-        tokens.append(replace(token, word=word))
+        piece = m.token(token_id)
+        tokens.append(Token(position, text[start:end], piece, token_id, start, end, word, kind))
     return tokens
 
 
-def _starts_word(before: Token, token: Token) -> bool:
-    """Whether a token stands apart from the one before it, though the tokenizer joins the two.
+def word_numbers(m: LoadedModel, text: str, encoding: Encoding, inside: Sequence[int]) -> list[int]:
+    """Number of the word of each token, from 0.
 
-    Tokenizers that split at spaces only keep "mat." together, and those that split by script keep a
-    whole Chinese sentence together; the pieces of one character stay together in any case.
+    Words are those of the tokenizer, cut further where it joins what stands apart: tokenizers that
+    split at spaces only keep "mat." together, and those that split by script keep a whole Chinese
+    sentence together. The pieces of one character stay together in any case.
     """
-    if (before.start, before.end) == (token.start, token.end):
-        return False
-    if Kind.WORD not in (before.kind, token.kind):
-        return True
-    return _stands_alone(before.text) or _stands_alone(token.text)
+    numbers: list[int] = []
+    before: tuple[int, int] | None = None
+    apart_before = False
+    for place, (i, span) in enumerate(zip(inside, _spans(text, encoding, inside), strict=True)):
+        apart = encoding.ids[i] in m.special_ids or _stands_alone(text[span[0] : span[1]])
+        same_word = place > 0 and encoding.word_ids[i] == encoding.word_ids[inside[place - 1]]
+        joined = span == before or (same_word and not apart and not apart_before)
+        numbers.append(numbers[-1] + (not joined) if numbers else 0)
+        before, apart_before = span, apart
+    return numbers
+
+
+def _spans(text: str, encoding: Encoding, inside: Sequence[int]) -> list[tuple[int, int]]:
+    """Characters that each token covers, without the space that some tokenizers count in."""
+    spans = []
+    for i in inside:
+        start, end = encoding.offsets[i]
+        covered = text[start:end]
+        spans.append((start + len(covered) - len(covered.lstrip()), end))
+    return spans
 
 
 def _stands_alone(text: str) -> bool:

@@ -88,3 +88,5 @@ for title, texts in (("One sentence", pair[:1]), ("A pair", pair)):
             columns=[str(i) for i in range(len(encoding.ids))],
         )
     )
+if getattr(m.model.config, "type_vocab_size", 1) < 2:
+    st.caption("This model has no segment embeddings: it does not read the segment ids.")

@@ -6,6 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 from transformers import (
     AlbertConfig,
     AlbertForMaskedLM,
@@ -124,6 +129,28 @@ def test_a_folder_named_like_a_hub_model_does_not_stand_in_for_it(tmp_path, monk
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match="the hub can't be reached"):
         load_model("bert-nowhere")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (GatedRepoError, "is gated on the hub: ask there for access"),
+        (RepositoryNotFoundError, "was not found on the hub, or is private"),
+        (LocalEntryNotFoundError, "the hub can't be reached"),
+    ],
+)
+def test_missing_gated_and_unreachable_are_told_apart(error, said, monkeypatch):
+    def fail(*_, **__):
+        raise error.__new__(error)  # without the answer of a server that its __init__ wants
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(ModelError, match=said):
+        load_model("owner/name")
+
+
+def test_a_hub_model_is_loaded_from_its_files(tiny_folder, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tiny_folder))
+    assert load_model("owner/name").info.name == "owner/name"
 
 
 def test_a_file_is_not_a_folder(tmp_path):

@@ -27,7 +27,7 @@ from tests.core.test_training import TEXTS, config
 
 def test_chunks_hold_the_text_once_in_even_parts(tiny):
     text = " ".join(["cat"] * 100)
-    chunks = chunk(tiny, [text, "the dog", "  "], max_tokens=32)
+    chunks = chunk(tiny, [text, "the dog", "  "], max_tokens=32, words=True)
     assert chunks.lengths.tolist() == [25, 25, 25, 25, 2]
     ids, words = padded(tiny, chunks, np.array([0, 4]))
     assert ids.shape == (2, 27)
@@ -107,6 +107,17 @@ def test_empty_and_tiny_texts_are_refused(tiny):
         next(pretrain(tiny, ["", " "], config()))
     with pytest.raises(SettingError, match="two paragraphs"):
         next(pretrain(tiny, ["the cat"], config()))
+
+
+def test_whole_words_are_masked_whole_in_training(tiny):
+    chunks = chunk(tiny, ["moss photosynthesises slowly. " * 3] * 8, 32, words=True)
+    ids, words = padded(tiny, chunks, np.arange(8))
+    masked = masking.mask_tokens(ids, tiny.tokenizer, unit="word", words=words, rate=0.4)
+    for row in range(8):
+        for word in range(words[row].max() + 1):
+            assert len(set(masked.action[row][words[row] == word])) == 1
+    events = list(pretrain(tiny, TEXTS, config(steps=2, unit=masking.Unit.WORD)))
+    assert math.isfinite(events[-2].train_loss)
 
 
 def test_each_pass_masks_anew(tiny):

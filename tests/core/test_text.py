@@ -1,7 +1,11 @@
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
 from core.errors import TextError
+from core.models import wrap
 from core.text import Kind, read, with_mask
+from tests.conftest import tiny_config
 
 
 def groups(m, text):
@@ -54,6 +58,61 @@ def test_punctuation_stands_alone(tiny):
 def test_chinese_words_are_single_characters(embedded):
     reading = read(embedded, "我们在河边散步")
     assert [reading.text[w[0].start : w[-1].end] for w in reading.words] == list("我们在河边散步")
+
+
+def byte_level():
+    """A tokenizer as RoBERTa's and ModernBERT's: bytes, the space counted into the next word."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = ["<s>", "</s>", "<pad>", "<unk>", "<mask>", *alphabet]
+    backend = Tokenizer(models.BPE({p: i for i, p in enumerate(pieces)}, [], unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
+    return wrapped(backend, pieces)
+
+
+def metaspace():
+    """A tokenizer as ALBERT's: split at spaces only, so that a full stop joins its word."""
+    letters = [chr(c) for c in range(33, 127)] + list("▁我们在河边散步")
+    pieces = ["<s>", "</s>", "<pad>", "<unk>", "<mask>", *letters]
+    backend = Tokenizer(models.Unigram([(p, -1.0) for p in pieces], unk_id=3))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    return wrapped(backend, pieces)
+
+
+def wrapped(backend, pieces):
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_max_length=60, bos_token="<s>", eos_token="</s>",
+        cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>",
+        mask_token="<mask>",
+    )  # fmt: skip
+    backend = tokenizer.backend_tokenizer
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    return wrap(BertForMaskedLM(tiny_config(len(pieces))), tokenizer, name="other family")
+
+
+@pytest.mark.parametrize("make", [byte_level, metaspace])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The cat sat.", ["The", "cat", "sat", "."]),
+        ("well-known, isn't it?", ["well", "-", "known", ",", "isn", "'", "t", "it", "?"]),
+        ("我们在河边散步", list("我们在河边散步")),
+    ],
+)
+def test_words_are_the_same_in_every_family(make, text, words):
+    reading = read(make(), text)
+    assert [reading.text[w[0].start : w[-1].end] for w in reading.words] == words
+
+
+@pytest.mark.parametrize("make", [byte_level, metaspace])
+def test_a_mask_of_another_family_is_translated(make):
+    m = make()
+    reading = read(m, "Tea is at [MASK].")
+    assert len(reading.masks) == 1
+    assert reading.text == "Tea is at <mask>."
+    assert any("[MASK]" in note and "<mask>" in note for note in reading.notes)
+    assert read(m, "Tea is at <mask>.").notes == ()
 
 
 def test_pieces_of_a_word_stay_together(tiny):

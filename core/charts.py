@@ -6,7 +6,9 @@ no character of it can mean anything to Vega. Colours keep their meaning on all 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
@@ -28,23 +30,73 @@ def isolated(text: str) -> str:
     return f"\u2068{text}\u2069"
 
 
-def top_k(frame: pd.DataFrame) -> alt.Chart:
+class Drawing:
+    """A chart in two steps: the frame it is called with becomes rows, the rows a chart.
+
+    Building and validating a specification takes Altair tens of milliseconds, on every move of a
+    slider. It depends on nothing but the number of bands, so `parts` builds it once for each; only
+    the rows are new.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[..., pd.DataFrame],
+        build: Callable[[pd.DataFrame, int], alt.Chart],
+        bands: str,
+    ) -> None:
+        self._prepare, self._build, self._bands = prepare, build, bands
+        self._specs: dict[int, dict[str, Any]] = {}
+        self.__doc__ = build.__doc__
+
+    def __call__(self, frame: pd.DataFrame, *args: Any) -> alt.Chart:
+        rows = self._prepare(frame, *args)
+        return self._build(rows, rows[self._bands].nunique())
+
+    def parts(self, frame: pd.DataFrame, *args: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """The rows, and the Vega-Lite specification without them."""
+        rows = self._prepare(frame, *args)
+        count = rows[self._bands].nunique()
+        if count not in self._specs:
+            spec = self._build(rows, count).to_dict()
+            self._specs[count] = {k: v for k, v in spec.items() if k not in ("data", "datasets")}
+        return rows, copy.deepcopy(self._specs[count])
+
+
+def _drawing(
+    prepare: Callable[..., pd.DataFrame], bands: str = "label"
+) -> Callable[[Callable[[pd.DataFrame, int], alt.Chart]], Drawing]:
+    return lambda build: Drawing(prepare, build, bands)
+
+
+def _starred(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tokens to show: isolated, the true one with a star."""
+    labels = [
+        (_STAR if true else "") + isolated(token)
+        for token, true in zip(frame["token"], frame["is_true"], strict=True)
+    ]
+    return frame.assign(label=labels)
+
+
+def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tokens to show with their position, so that repeated ones stay apart."""
+    pairs = zip(frame["position"], frame["token"], strict=True)
+    return frame.assign(label=[f"{position} {isolated(token)}" for position, token in pairs])
+
+
+def _bars_axis(limit: int = 180) -> alt.Axis:
+    return alt.Axis(labelLimit=limit, labelOverlap=False)
+
+
+@_drawing(_starred)
+def top_k(data: pd.DataFrame, count: int) -> alt.Chart:
     """Bars of candidates: rank, token, probability, is_true; the true token starred."""
-    data = frame.assign(
-        label=[
-            (_STAR if true else "") + isolated(token)
-            for token, true in zip(frame["token"], frame["is_true"], strict=True)
-        ]
-    )
     order = alt.EncodingSortField("rank", op="min")
     bars = (
         alt.Chart(data)
         .mark_bar(cornerRadiusEnd=3)
         .encode(
             x=alt.X("probability:Q", title=None, axis=alt.Axis(format="%", tickCount=5)),
-            y=alt.Y(
-                "label:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, labelOverlap=False)
-            ),
+            y=alt.Y("label:N", sort=order, title=None, axis=_bars_axis()),
             color=alt.condition("datum.is_true", alt.value(TRUE), alt.value(OTHER)),
             tooltip=[
                 alt.Tooltip("rank:Q", title="Rank"),
@@ -56,19 +108,19 @@ def top_k(frame: pd.DataFrame) -> alt.Chart:
     figures = bars.mark_text(align="left", dx=4, color=FADED).encode(
         text=alt.Text("probability:Q", format=".1%"), color=alt.value(FADED)
     )
-    return (bars + figures).properties(height=_ROW * len(data) + 40)
+    return (bars + figures).properties(height=_ROW * count + 40)
 
 
-def positions(frame: pd.DataFrame, chosen: int | None = None) -> alt.Chart:
-    """p(true) at every position, its rank above; a click selects the position as `position`."""
-    data = frame.assign(
-        label=[
-            f"{position} {isolated(token)}"
-            for position, token in zip(frame["position"], frame["token"], strict=True)
-        ],
+def _with_chosen(frame: pd.DataFrame, chosen: int | None = None) -> pd.DataFrame:
+    return _numbered(frame).assign(
         chosen=frame["position"] == chosen,
         place=["#" + format(rank, ",") for rank in frame["rank"]],
     )
+
+
+@_drawing(_with_chosen)
+def positions(data: pd.DataFrame, _: int) -> alt.Chart:
+    """p(true) at every position, its rank above; a click selects the position as `position`."""
     pick = alt.selection_point(name="picked", fields=["position"], on="click")
     base = alt.Chart(data).encode(
         x=alt.X(
@@ -98,18 +150,17 @@ def positions(frame: pd.DataFrame, chosen: int | None = None) -> alt.Chart:
     return (bars.add_params(pick) + ranks).properties(height=260)
 
 
-def falls(frame: pd.DataFrame, hidden: int) -> alt.Chart:
+def _with_side(frame: pd.DataFrame, hidden: int) -> pd.DataFrame:
+    sides = ["left" if position < hidden else "right" for position in frame["position"]]
+    return _numbered(frame).assign(side=sides)
+
+
+@_drawing(_with_side)
+def falls(data: pd.DataFrame, count: int) -> alt.Chart:
     """How far log p(true) falls when each other token is hidden: position, token, fall.
 
     Left and right context by colour, and by their side of the hidden token on the axis.
     """
-    data = frame.assign(
-        label=[
-            f"{position} {isolated(token)}"
-            for position, token in zip(frame["position"], frame["token"], strict=True)
-        ],
-        side=["left" if position < hidden else "right" for position in frame["position"]],
-    )
     return (
         alt.Chart(data)
         .mark_bar(cornerRadiusEnd=3)
@@ -119,7 +170,7 @@ def falls(frame: pd.DataFrame, hidden: int) -> alt.Chart:
                 "label:N",
                 sort=alt.EncodingSortField("position", op="min"),
                 title=None,
-                axis=alt.Axis(labelLimit=180, labelOverlap=False),
+                axis=_bars_axis(),
             ),
             color=alt.Color(
                 "side:N",
@@ -133,18 +184,13 @@ def falls(frame: pd.DataFrame, hidden: int) -> alt.Chart:
                 alt.Tooltip("fall:Q", title="Fall (nats)", format="+.3f"),
             ],
         )
-        .properties(height=_ROW * len(data) + 60)
+        .properties(height=_ROW * count + 60)
     )
 
 
-def lens(frame: pd.DataFrame) -> alt.Chart:
+@_drawing(_starred, bands="layer")
+def lens(data: pd.DataFrame, count: int) -> alt.Chart:
     """What each layer would predict: layer, rank, token, probability, is_true."""
-    data = frame.assign(
-        label=[
-            (_STAR if true else "") + isolated(token)
-            for token, true in zip(frame["token"], frame["is_true"], strict=True)
-        ]
-    )
     base = alt.Chart(data).encode(
         x=alt.X("rank:O", title="Rank", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("layer:O", sort="descending", title="Layer (0 is the input)"),
@@ -167,21 +213,18 @@ def lens(frame: pd.DataFrame) -> alt.Chart:
         text="label:N",
         color=alt.condition("datum.probability > 0.45", alt.value("#FFFFFF"), alt.value("#1D2433")),
     )
-    layers = data["layer"].nunique()
-    return (cells + words).properties(height=38 * layers + 40)
+    return (cells + words).properties(height=38 * count + 40)
 
 
-def candidates(frame: pd.DataFrame) -> alt.Chart:
+@_drawing(lambda frame: frame.assign(label=[isolated(word) for word in frame["candidate"]]))
+def candidates(data: pd.DataFrame, count: int) -> alt.Chart:
     """Own candidates, by log p: candidate, pieces, count, log_p, probability."""
-    data = frame.assign(label=[isolated(word) for word in frame["candidate"]])
     bars = (
         alt.Chart(data)
         .mark_bar(color=OTHER, cornerRadiusEnd=3)
         .encode(
             x=alt.X("log_p:Q", title="log p, nats (nearer to zero is more probable)"),
-            y=alt.Y(
-                "label:N", sort="-x", title=None, axis=alt.Axis(labelLimit=180, labelOverlap=False)
-            ),
+            y=alt.Y("label:N", sort="-x", title=None, axis=_bars_axis()),
             tooltip=[
                 alt.Tooltip("candidate:N", title="Candidate"),
                 alt.Tooltip("pieces:N", title="Pieces"),
@@ -190,11 +233,10 @@ def candidates(frame: pd.DataFrame) -> alt.Chart:
             ],
         )
     )
-    return bars.properties(height=_ROW * len(data) + 40)
+    return bars.properties(height=_ROW * count + 40)
 
 
-def word_pairs(frame: pd.DataFrame) -> alt.Chart:
-    """log p of two sentences, word by word: row, first, first_log_p, second, second_log_p."""
+def _by_sentence(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     sides = [
@@ -214,6 +256,12 @@ def word_pairs(frame: pd.DataFrame) -> alt.Chart:
     ]
     data = pd.concat(sides, ignore_index=True)
     data["label"] = [f"{row} {both[row]}" for row in data["row"]]
+    return data
+
+
+@_drawing(_by_sentence, bands="row")
+def word_pairs(data: pd.DataFrame, count: int) -> alt.Chart:
+    """log p of two sentences, word by word: row, first, first_log_p, second, second_log_p."""
     return (
         alt.Chart(data)
         .mark_bar(cornerRadiusEnd=2)
@@ -223,7 +271,7 @@ def word_pairs(frame: pd.DataFrame) -> alt.Chart:
                 "label:N",
                 sort=alt.EncodingSortField("row", op="min"),
                 title=None,
-                axis=alt.Axis(labelLimit=220, labelOverlap=False),
+                axis=_bars_axis(220),
             ),
             yOffset=alt.YOffset("sentence:N", sort=["first", "second"]),
             color=alt.Color(
@@ -238,5 +286,5 @@ def word_pairs(frame: pd.DataFrame) -> alt.Chart:
                 alt.Tooltip("log_p:Q", title="log p (nats)", format=".3f"),
             ],
         )
-        .properties(height=36 * frame["row"].nunique() + 60)
+        .properties(height=36 * count + 60)
     )

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
 
+from core import charts
 from core.errors import ClozeError, ModelError
 from core.models import DEFAULT, LoadedModel, load_model
 from core.text import Reading
@@ -160,6 +161,14 @@ def _cached(
     start = time.perf_counter()
     value = _function(_m, *args, **options)
     return Computed(value, time.perf_counter() - start)
+
+
+def draw(
+    drawing: charts.Drawing, frame: Any, *args: Any, key: str, alt: str, **options: Any
+) -> Any:
+    """Show a chart of `charts`; `alt` says in words what is to be seen."""
+    rows, spec = drawing.parts(frame, *args)
+    return st.vega_lite_chart(rows, spec, key=key, alt=alt, **options)
 
 
 def escape(text: str) -> str:

@@ -76,8 +76,9 @@ def candidate_frame(prediction: MaskPrediction) -> pd.DataFrame:
 
 def show_candidates(prediction: MaskPrediction) -> None:
     best = prediction.candidates[0]
-    st.altair_chart(
-        charts.top_k(candidate_frame(prediction)),
+    session.draw(
+        charts.top_k,
+        candidate_frame(prediction),
         key=f"p3_bars_{prediction.position}",
         alt=f"Most probable tokens, first {best.token} with {best.probability:.1%}",
     )
@@ -193,8 +194,10 @@ def every_position(reading: Reading, position: int, _: int | None) -> None:
     )
     middle.metric("Mean loss (nats)", f"{scores['loss'].mean():.3f}")
     right.metric("True token first", f"{(scores['rank'] == 1).sum()} of {len(scores)}")
-    picked = st.altair_chart(
-        charts.positions(scores, position),
+    picked = session.draw(
+        charts.positions,
+        scores,
+        position,
         key="p3_positions",
         on_select="rerun",
         selection_mode="picked",
@@ -231,8 +234,10 @@ def which_matter(reading: Reading, position: int, target: int | None) -> None:
     if not agreed(reading, "p3_all_occlusion"):
         return
     done = session.timed(m, occlusion, reading, position, target_id=target)
-    st.altair_chart(
-        charts.falls(done.value, position),
+    session.draw(
+        charts.falls,
+        done.value,
+        position,
         key="p3_falls",
         alt="Fall of log p when each other token is hidden",
     )
@@ -252,7 +257,7 @@ def by_layer(reading: Reading, position: int, target: int | None) -> None:
         "lower layers show what is already there in its terms, not all that they know."
     )
     done = session.timed(m, layer_lens, reading, position, target_id=target)
-    st.altair_chart(charts.lens(done.value), key="p3_lens", alt="Top five tokens after each layer")
+    session.draw(charts.lens, done.value, key="p3_lens", alt="Top five tokens after each layer")
     session.provenance(
         m,
         done.seconds,
@@ -271,7 +276,7 @@ def own_candidates(reading: Reading, position: int, _: int | None) -> None:
     words = [word.strip() for word in typed.split(",")]
     done = session.timed(m, compare_candidates, reading, position, words)
     table = done.value
-    st.altair_chart(charts.candidates(table), key="p3_compare", alt="log p of each candidate")
+    session.draw(charts.candidates, table, key="p3_compare", alt="log p of each candidate")
     several = table[table["count"] > 1]
     if len(several):
         st.caption(
@@ -307,7 +312,7 @@ def two_sentences(*_: object) -> None:
     one, two = table[["first_log_p", "second_log_p"]].sum()
     left.metric("log p, first", f"{one:.2f} nats")
     right.metric("log p, second", f"{two:.2f} nats", f"{two - one:+.2f} against the first")
-    st.altair_chart(charts.word_pairs(table), key="p3_pairs", alt="log p of each word")
+    session.draw(charts.word_pairs, table, key="p3_pairs", alt="log p of each word")
     session.provenance(
         m,
         done.seconds,

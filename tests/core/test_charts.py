@@ -71,6 +71,18 @@ def test_every_chart_is_valid_vega_lite(tiny):
         assert chart.to_dict(validate=True)["datasets"]
 
 
+def test_the_parts_are_the_chart(candidates):
+    """Rows and a specification made for other rows of the same number give the same chart."""
+    whole = charts.top_k(candidates).to_dict()
+    charts.top_k.parts(candidates.assign(token=list("abcdefg")))
+    rows, spec = charts.top_k.parts(candidates)
+    assert rows.to_dict("records") == next(iter(whole["datasets"].values()))
+    assert spec == {k: v for k, v in whole.items() if k not in ("data", "datasets")}
+    assert not any("data" in layer for layer in spec["layer"])
+    spec["layer"].clear()
+    assert charts.top_k.parts(candidates)[1]["layer"]
+
+
 def test_left_and_right_have_their_colours(tiny):
     rows = rows_of(charts.falls(occlusion(tiny, "the cat sat on the mat", 2), 2))
     assert [row["side"] for row in rows] == ["left"] * 2 + ["right"] * 3

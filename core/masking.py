@@ -7,9 +7,10 @@ three. Nothing here calls a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from math import lgamma, log, log1p
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -171,10 +172,89 @@ def corrupt(
     return Masked(inputs, np.where(selected, input_ids, IGNORED), selected, action)
 
 
-def span_lengths(rng: np.random.Generator, size: int) -> np.ndarray:
+def repeat_draw(
+    input_ids: np.ndarray | Sequence[int],
+    tokenizer: PreTrainedTokenizerBase | Vocabulary,
+    *,
+    rate: float = 0.15,
+    split: Split = Split(),
+    unit: Unit | str = Unit.TOKEN,
+    words: np.ndarray | Sequence[int] | None = None,
+    draws: int = 10_000,
+    seed: int = 0,
+) -> np.ndarray:
+    """Mask one text many times: how many tokens were selected, and got each action.
+
+    Shape (draws, 4): selected, mask, random, keep. By token the number selected is binomial; by
+    word and span it is held to the budget of round(rate x n) tokens.
+    """
+    vocabulary = tokenizer if isinstance(tokenizer, Vocabulary) else vocabulary_of(tokenizer)
+    ids, chosen, rng = np.asarray(input_ids), Unit(unit), np.random.default_rng(seed)
+    many = np.tile(ids, (draws, 1))
+    if chosen is Unit.TOKEN:
+        action = mask_tokens(many, vocabulary, rate=rate, split=split, seed=rng).action
+    else:
+        eligible = ~vocabulary.special[ids]
+        groups = np.full(many.shape, -1)
+        if rate > 0 and eligible.any():
+            _, word, sizes = np.unique(
+                np.asarray(words)[eligible], return_inverse=True, return_counts=True
+            )
+            budget = max(1, round(rate * int(eligible.sum())))
+            drawn = draw_units(sizes, budget, unit=chosen, draws=draws, rng=rng)
+            groups[:, eligible] = drawn[:, word]
+        action = corrupt(many, groups >= 0, vocabulary, split=split, seed=rng, groups=groups).action
+    counts = [(action == a).sum(1) for a in (Action.MASK, Action.RANDOM, Action.KEEP)]
+    return np.stack([np.sum(counts, axis=0), *counts], axis=1)
+
+
+def binomial(n: int, rate: float) -> np.ndarray:
+    """Probability of 0..n selected among n tokens drawn independently: shape (n + 1,).
+
+    >>> binomial(2, 0.5).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    if rate in (0, 1):
+        return (np.arange(n + 1) == n * rate).astype(float)
+    k = np.arange(n + 1)
+    log_choose = np.array([lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) for i in k])
+    return np.exp(log_choose + k * log(rate) + (n - k) * log1p(-rate)).round(15)
+
+
+def span_lengths(rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
     """Span lengths in words: geometric with p = 0.2, renormalised to 1..10, mean about 3.8."""
     weights = SPAN_P * (1 - SPAN_P) ** np.arange(SPAN_MAX)
     return rng.choice(np.arange(1, SPAN_MAX + 1), size=size, p=weights / weights.sum())
+
+
+def draw_units(
+    sizes: np.ndarray, budget: int, *, unit: Unit, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw words, or spans of words, of one text many times over: (draws, words).
+
+    Each entry numbers the draw's unit that the word fell into, from 0, or is -1. `sizes` are the
+    words' tokens. Words are tried in random order and taken while they fit the budget of tokens,
+    as in BERT's own code; a first word that is larger than the budget is taken all the same. A span
+    ends early where it meets another, the end of the text, or the budget.
+    """
+    words = len(sizes)
+    groups = np.full((draws, words), -1)
+    used, number, rows = np.zeros(draws, int), np.zeros(draws, int), np.arange(draws)
+    order = rng.permuted(np.tile(np.arange(words), (draws, 1)), axis=1)
+    shape = (draws, words)
+    lengths = span_lengths(rng, shape) if unit is Unit.SPAN else np.ones(shape, int)
+    for start, length in zip(order.T, lengths.T, strict=True):
+        if (used >= budget).all():
+            break
+        growing = np.ones(draws, dtype=bool)
+        for step in range(int(length.max())):
+            at = np.minimum(start + step, words - 1)
+            fits = (used + sizes[at] <= budget) | (used == 0)
+            growing &= (step < length) & (start + step < words) & (groups[rows, at] < 0) & fits
+            groups[rows[growing], at[growing]] = number[growing]
+            used[growing] += sizes[at[growing]]
+        number += groups[rows, start] == number
+    return groups
 
 
 def _draw_groups(
@@ -185,40 +265,7 @@ def _draw_groups(
     count = int(eligible.sum())
     if rate == 0 or count == 0:
         return groups
+    _, word, sizes = np.unique(owners[eligible], return_inverse=True, return_counts=True)
     budget = max(1, round(rate * count))
-    units = [np.flatnonzero(eligible & (owners == o)) for o in np.unique(owners[eligible])]
-    number = 0
-    for span in _proposals(units, unit, rng):
-        if (groups >= 0).sum() >= budget:
-            break
-        free = _longest_free(span, groups, budget - int((groups >= 0).sum()), first=number == 0)
-        if free.size:
-            groups[free] = number
-            number += 1
+    groups[eligible] = draw_units(sizes, budget, unit=unit, draws=1, rng=rng)[0][word]
     return groups
-
-
-def _proposals(
-    units: list[np.ndarray], unit: Unit, rng: np.random.Generator
-) -> Iterable[list[np.ndarray]]:
-    """Words to draw next, each proposal a run of neighbouring words."""
-    starts = rng.permutation(len(units))
-    if unit is not Unit.SPAN:
-        yield from ([units[start]] for start in starts)
-        return
-    for start, length in zip(starts, span_lengths(rng, len(units)), strict=True):
-        yield units[start : start + length]
-
-
-def _longest_free(
-    span: list[np.ndarray], groups: np.ndarray, room: int, *, first: bool
-) -> np.ndarray:
-    """The leading words of a span that are still free and fit the room; one at least if first."""
-    taken: list[np.ndarray] = []
-    size = 0
-    for word in span:
-        if (groups[word] >= 0).any() or (size + word.size > room and not (first and not taken)):
-            break
-        taken.append(word)
-        size += word.size
-    return np.concatenate(taken) if taken else np.empty(0, dtype=int)

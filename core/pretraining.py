@@ -86,6 +86,8 @@ class Evaluation:
     targets: int
     loss: float
     accuracy: float  # share of positions whose top-1 is the true token
+    loss_error: float  # standard errors of the two means over the targets
+    accuracy_error: float
 
     def __str__(self) -> str:
         return f"loss {self.loss:.3f}, top-1 accuracy {self.accuracy:.3f}, {self.targets} targets"
@@ -219,14 +221,27 @@ def evaluate(
     """
     import torch
 
-    loss = right = targets = 0.0
+    losses, right = [], []
     for logits, truth in _passes(m, model or m.model, chunks, rate, split, seed):
-        loss += torch.nn.functional.cross_entropy(logits, truth, reduction="sum").item()
-        right += (logits.argmax(-1) == truth).sum().item()
-        targets += len(truth)
-    if not targets:
+        losses.append(torch.nn.functional.cross_entropy(logits, truth, reduction="none").cpu())
+        right.append((logits.argmax(-1) == truth).double().cpu())
+    if not losses:
         raise SettingError("The held-out text has no token to mask: give more of it.")
-    return Evaluation(int(targets), loss / targets, right / targets)
+    loss, hits = torch.cat(losses).double(), torch.cat(right)
+    errors = [float(x.std(correction=0) / len(x) ** 0.5) for x in (loss, hits)]
+    return Evaluation(len(loss), float(loss.mean()), float(hits.mean()), *errors)
+
+
+def loss_by_rate(
+    m: LoadedModel, texts: Sequence[str], rates: Sequence[float], *, seed: int = 0
+) -> Iterator[tuple[float, Evaluation]]:
+    """Loss and accuracy at masked tokens as more of the text is hidden (Wettig et al. 2022).
+
+    Every selected token becomes the mask, so that the rate is all that changes.
+    """
+    chunks = chunk(m, texts, m.info.max_tokens)
+    for rate in rates:
+        yield rate, evaluate(m, chunks, rate=rate, split=masking.Split(1, 0, 0), seed=seed)
 
 
 def _passes(

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from core import training
 from core.errors import ClozeError, SettingError
 from core.models import DEFAULT, LoadedModel, load_model, wrap
@@ -117,15 +119,13 @@ def export(m: LoadedModel, model: object, folder: Path) -> None:
 
 def evaluation_report(m: LoadedModel, held: dict[str, Chunks]) -> dict[str, dict[str, float]]:
     """Loss and accuracy by source and, weighted by targets, over all of them."""
-    found = {name: evaluate(m, chunks) for name, chunks in held.items()}
-    total = sum(e.targets for e in found.values())
-    report = {name: asdict(e) for name, e in found.items()}
-    report["all"] = {
-        "targets": total,
-        "loss": sum(e.loss * e.targets for e in found.values()) / total,
-        "accuracy": sum(e.accuracy * e.targets for e in found.values()) / total,
+    report = {name: asdict(evaluate(m, chunks)) for name, chunks in held.items()}
+    targets = np.array([row["targets"] for row in report.values()])
+    means = {
+        name: float(np.average([row[name] for row in report.values()], weights=targets))
+        for name in ("loss", "accuracy")
     }
-    return report
+    return {**report, "all": {"targets": int(targets.sum()), **means}}
 
 
 def corpus_files(paths: Sequence[str]) -> list[Path]:

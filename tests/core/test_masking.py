@@ -9,7 +9,9 @@ from core.masking import (
     IGNORED,
     Action,
     Split,
+    binomial,
     mask_tokens,
+    repeat_draw,
     span_lengths,
     vocabulary_of,
 )
@@ -176,6 +178,34 @@ def test_span_lengths_follow_spanbert():
     assert (lengths.min(), lengths.max()) == (1, 10)
     assert lengths.mean() == pytest.approx((k * p).sum() / p.sum(), abs=0.05)
     assert lengths.mean() == pytest.approx(3.8, abs=0.05)
+
+
+def test_ten_thousand_draws_follow_the_binomial_law():
+    ids = np.array([2, *ordinary_ids(32), 3])
+    counts = repeat_draw(ids, TOKENIZER, draws=10_000, seed=4)
+    expected = 10_000 * binomial(32, 0.15)
+    seen = np.bincount(counts[:, 0], minlength=33)
+    usual = expected > 20
+    statistic = ((seen - expected)[usual] ** 2 / expected[usual]).sum()
+    assert stats.chi2.sf(statistic, usual.sum() - 1) > 0.001
+    assert (counts[:, 0] == counts[:, 1:].sum(1)).all()
+    assert counts[:, 1].mean() == pytest.approx(32 * 0.15 * 0.8, abs=0.06)
+
+
+@pytest.mark.parametrize("unit", ["word", "span"])
+def test_repeated_draws_of_words_keep_the_budget(unit):
+    counts = repeat_draw(ordinary_ids(100), TOKENIZER, unit=unit, words=WORDS_100, draws=2000)
+    assert counts[:, 0].max() <= 15
+    assert counts[:, 0].mean() == pytest.approx(15, abs=1)
+    assert counts[:, 1].mean() / counts[:, 0].mean() == pytest.approx(0.8, abs=0.02)
+    nothing = repeat_draw(ordinary_ids(9), TOKENIZER, unit=unit, words=np.arange(9), rate=0.0)
+    assert nothing.sum() == 0
+
+
+@pytest.mark.parametrize(("n", "rate"), [(32, 0.15), (500, 0.5), (1, 0.3), (7, 0.0), (7, 1.0)])
+def test_binomial_against_scipy(n, rate):
+    expected = stats.binom.pmf(np.arange(n + 1), n, rate)
+    np.testing.assert_allclose(binomial(n, rate), expected, atol=1e-12)
 
 
 def test_words_need_their_numbers():

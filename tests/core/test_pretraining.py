@@ -17,6 +17,7 @@ from core.pretraining import (
     chunk,
     evaluate,
     from_encoder,
+    loss_by_rate,
     padded,
     pretrain,
     target_logits,
@@ -82,6 +83,18 @@ def test_evaluation_weighs_every_target_the_same(tiny):
     measured = task.measure(tiny.model)
     assert set(measured.p_true) == {"mask", "random", "keep"}
     assert all(0 < p < 1 for p in measured.p_true.values())
+
+
+def test_errors_are_those_of_the_mean(tiny):
+    got = evaluate(tiny, chunk(tiny, TEXTS, 32), seed=1)
+    expected = math.sqrt(got.accuracy * (1 - got.accuracy) / got.targets)
+    assert got.accuracy_error == pytest.approx(expected, abs=1e-9)
+    assert 0 < got.loss_error < 1
+
+
+def test_loss_by_rate_hides_more_and_more(tiny):
+    found = dict(loss_by_rate(tiny, TEXTS, [0.1, 0.5]))
+    assert found[0.5].targets == pytest.approx(5 * found[0.1].targets, rel=0.4)
 
 
 def test_a_uniform_model_has_the_loss_of_its_vocabulary(tiny):

@@ -288,3 +288,55 @@ def word_pairs(data: pd.DataFrame, count: int) -> alt.Chart:
         )
         .properties(height=36 * count + 60)
     )
+
+
+@_drawing(lambda frame: frame, bands="selected")
+def draws(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Share of draws by number of selected tokens, and the law: selected, share, expected."""
+    base = alt.Chart(data).encode(
+        x=alt.X("selected:O", title="Tokens selected", axis=alt.Axis(labelAngle=0)),
+        tooltip=[
+            alt.Tooltip("selected:Q", title="Selected"),
+            alt.Tooltip("share:Q", title="Share of draws", format=".2%"),
+            alt.Tooltip("expected:Q", title="Binomial law", format=".2%"),
+        ],
+    )
+    bars = base.mark_bar(color=OTHER, cornerRadiusEnd=2).encode(
+        y=alt.Y("share:Q", title="Share of draws", axis=alt.Axis(format="%"))
+    )
+    law = base.mark_line(color=TRUE, point=alt.OverlayMarkDef(color=TRUE, shape="diamond"))
+    return (bars + law.encode(y="expected:Q")).properties(height=260)
+
+
+def _by_rate(value: str, title: str, form: str) -> Callable[[pd.DataFrame, int], alt.Chart]:
+    def build(data: pd.DataFrame, _: int) -> alt.Chart:
+        base = alt.Chart(data).encode(
+            x=alt.X("rate:Q", title="Share of tokens masked", axis=alt.Axis(format="%"))
+        )
+        y = alt.Y(
+            f"{value}:Q", title=title, axis=alt.Axis(format=form), scale=alt.Scale(zero=False)
+        )
+        line = base.mark_line(color=OTHER, point=alt.OverlayMarkDef(color=OTHER)).encode(
+            y=y,
+            tooltip=[
+                alt.Tooltip("rate:Q", title="Masked", format=".0%"),
+                alt.Tooltip(f"{value}:Q", title=title, format=".3f"),
+                alt.Tooltip(f"{value}_error:Q", title="Standard error", format=".3f"),
+            ],
+        )
+        low, high = f"datum.{value} - datum.{value}_error", f"datum.{value} + datum.{value}_error"
+        errors = (
+            base.transform_calculate(low=low, high=high)
+            .mark_rule(color=OTHER)
+            .encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+        )
+        return (errors + line).properties(height=260)
+
+    build.__doc__ = f"{title} by masking rate: rate, {value}, {value}_error."
+    return build
+
+
+loss_by_rate = _drawing(lambda frame: frame, bands="rate")(_by_rate("loss", "Loss (nats)", ".1f"))
+accuracy_by_rate = _drawing(lambda frame: frame, bands="rate")(
+    _by_rate("accuracy", "Top-1 accuracy", "%")
+)

@@ -39,6 +39,15 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
         (st.Page(folder / "0_Home.py", title="Home", icon=":material/home:", default=True), ""),
         (
             st.Page(
+                folder / "2_Masking_strategy.py",
+                title="Masking strategy",
+                icon=":material/shuffle:",
+            ),
+            "Which tokens training hides and what it puts there: 15 %, and of those 80/10/10. By "
+            "token, whole word or span; static or dynamic; and how much could be hidden.",
+        ),
+        (
+            st.Page(
                 folder / "3_Predicting_mask.py",
                 title=r"Predicting \[MASK\]",
                 icon=":material/visibility_off:",

@@ -76,6 +76,12 @@ class Reading:
     def input_ids(self) -> list[int]:
         return [*self.prefix, *(token.id for token in self.tokens), *self.suffix]
 
+    @cached_property
+    def input_words(self) -> list[int]:
+        """Number of the word of each of `input_ids`, -1 where there is none."""
+        words = [token.word for token in self.tokens]
+        return [-1] * len(self.prefix) + words + [-1] * len(self.suffix)
+
     @property
     def masks(self) -> list[int]:
         """Positions of the mask tokens."""

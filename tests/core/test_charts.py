@@ -71,6 +71,18 @@ def test_every_chart_is_valid_vega_lite(tiny):
         assert chart.to_dict(validate=True)["datasets"]
 
 
+def test_rates_and_draws_are_valid_vega_lite():
+    frame = pd.DataFrame(
+        {"rate": [0.1], "loss": [2.0], "loss_error": [0.1], "accuracy": [0.5],
+         "accuracy_error": [0.1]}
+    )  # fmt: skip
+    draws = pd.DataFrame({"selected": [0, 1], "share": [0.5, 0.5], "expected": [0.4, 0.6]})
+    for chart in (
+        charts.loss_by_rate(frame), charts.accuracy_by_rate(frame), charts.draws(draws),
+    ):  # fmt: skip
+        assert chart.to_dict(validate=True)["datasets"]
+
+
 def test_the_parts_are_the_chart(candidates):
     """Rows and a specification made for other rows of the same number give the same chart."""
     whole = charts.top_k(candidates).to_dict()

@@ -72,7 +72,11 @@ def test_a_link_to_page_3_is_whole_on_a_fresh_server(chromium, tmp_path):
         assert metric(page, "True token") == "dog"
         assert page.locator("h1").count() == 1
         links = page.locator("[data-testid=stSidebarNavLink]").all_inner_texts()
-        assert [link.split("\n")[-1] for link in links] == ["Home", "Predicting [MASK]"]
+        assert [link.split("\n")[-1] for link in links] == [
+            "Home",
+            "Masking strategy",
+            "Predicting [MASK]",
+        ]
         assert page.locator("[data-testid=stSidebar] [data-testid=stSelectbox]").count() == 1
         page.close()
     log = fresh.log.read_text()
@@ -145,7 +149,7 @@ def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(WAIT)
-    for path in ("", "Predicting_mask"):
+    for path in ("", "Masking_strategy", "Predicting_mask"):
         page.goto(f"{server.url}/{path}")
         page.wait_for_selector("h1")
         settled(page)

@@ -223,7 +223,11 @@ def candidates(data: pd.DataFrame, count: int) -> alt.Chart:
         alt.Chart(data)
         .mark_bar(color=OTHER, cornerRadiusEnd=3)
         .encode(
-            x=alt.X("log_p:Q", title="log p, nats (nearer to zero is more probable)"),
+            x=alt.X(
+                "log_p:Q",
+                title="log p, nats (nearer to zero is more probable)",
+                axis=alt.Axis(tickCount=8),
+            ),
             y=alt.Y("label:N", sort="-x", title=None, axis=_bars_axis()),
             tooltip=[
                 alt.Tooltip("candidate:N", title="Candidate"),

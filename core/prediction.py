@@ -121,30 +121,48 @@ def predict_positions(
 ) -> list[PositionPrediction]:
     """Hide the tokens at several positions at once and predict each."""
     for position in positions:
-        token = reading.token(position)
-        if token.kind in (Kind.MASK, Kind.CONTROL):
-            raise TextError(
-                f"Position {position} holds {token.piece}, which hides no true token: pick a word."
-            )
+        check_has_truth(reading, position)
     ids = np.array([reading.input_ids])
     columns = [reading.index(position) for position in positions]
     truth = ids[0, columns].copy()
     ids[0, columns] = _shown(m, truth, strategy, seed)
     found = log_probabilities(m, ids, [0] * len(columns), columns)
     return [
-        PositionPrediction(
-            position,
-            *_listed(m, row, top_k),
-            strategy=strategy,
-            shown_token=m.token(ids[0, column]),
-            true_token=m.token(true),
-            true_id=int(true),
-            true_rank=int(_ranks(row[None], np.array([true]))[0]),
-            true_probability=float(row[true].exp()),
-            loss=-float(row[true]),
-        )
+        position_prediction(m, row, position, int(true), int(ids[0, column]), strategy, top_k)
         for position, column, true, row in zip(positions, columns, truth, found, strict=True)
     ]
+
+
+def check_has_truth(reading: Reading, position: int) -> None:
+    """Raise `TextError` for a position that is not in the text, or hides no true token."""
+    token = reading.token(position)
+    if token.kind in (Kind.MASK, Kind.CONTROL):
+        raise TextError(
+            f"Position {position} holds {token.piece}, which hides no true token: pick a word."
+        )
+
+
+def position_prediction(
+    m: LoadedModel,
+    row: torch.Tensor,
+    position: int,
+    true_id: int,
+    shown_id: int,
+    strategy: Strategy,
+    top_k: int,
+) -> PositionPrediction:
+    """What a distribution (vocabulary,), of log probabilities, says of a known token."""
+    return PositionPrediction(
+        position,
+        *_listed(m, row, top_k),
+        strategy=strategy,
+        shown_token=m.token(shown_id),
+        true_token=m.token(true_id),
+        true_id=true_id,
+        true_rank=int(ranks_of(row[None], np.array([true_id]))[0]),
+        true_probability=float(row[true_id].exp()),
+        loss=-float(row[true_id]),
+    )
 
 
 def score_positions(m: LoadedModel, text: str | Reading) -> pd.DataFrame:
@@ -214,7 +232,7 @@ def layer_lens(
         )
         hidden = torch.stack([layer[0, column] for layer in output.hidden_states])
         found = head_of(m.model)(hidden).log_softmax(-1).cpu()
-    ranks = _ranks(found, np.full(len(found), true))
+    ranks = ranks_of(found, np.full(len(found), true))
     rows = [
         {
             "layer": layer,
@@ -267,17 +285,26 @@ def occlusion(
 
 
 def log_probabilities(
-    m: LoadedModel, ids: np.ndarray, rows: Sequence[int], columns: Sequence[int]
+    m: LoadedModel,
+    ids: np.ndarray,
+    rows: Sequence[int],
+    columns: Sequence[int],
+    *,
+    seen: np.ndarray | None = None,
 ) -> torch.Tensor:
     """Log-softmax over the vocabulary at (row, column) pairs of a batch: (pairs, vocabulary).
 
-    `ids` is (texts, tokens), all of one length. Logits are computed at the asked places only.
+    `ids` is (texts, tokens), all of one length; `seen`, of the same shape, is False where a token
+    is shut out by the attention mask. Logits are computed at the asked places only.
     """
     import torch
 
     with torch.inference_mode():
         batch = torch.from_numpy(np.ascontiguousarray(ids)).to(m.info.device)
-        hidden = m.model.base_model(input_ids=batch, attention_mask=torch.ones_like(batch))[0]
+        mask = torch.ones_like(batch)
+        if seen is not None:
+            mask = torch.from_numpy(np.ascontiguousarray(seen)).to(batch)
+        hidden = m.model.base_model(input_ids=batch, attention_mask=mask)[0]
         return head_of(m.model)(hidden[list(rows), list(columns)]).log_softmax(-1).cpu()
 
 
@@ -292,11 +319,11 @@ def _scores(
         rows = range(len(ids[part]))
         found = log_probabilities(m, ids[part], rows, columns[part])
         logs.append(found[list(rows), truth[part]].numpy().astype(float))
-        ranks.append(_ranks(found, truth[part]))
+        ranks.append(ranks_of(found, truth[part]))
     return np.concatenate(logs), np.concatenate(ranks)
 
 
-def _ranks(found: torch.Tensor, truth: np.ndarray) -> np.ndarray:
+def ranks_of(found: torch.Tensor, truth: np.ndarray) -> np.ndarray:
     """Rank of the true id in each row, 1 the best; the smaller id goes first among equals."""
     import torch
 

@@ -105,7 +105,7 @@ def show_figures(masked: masking.Masked, rate: float, split: masking.Split, n: i
     row[2].metric("Random", counts[masking.Action.RANDOM])
     row[3].metric("Kept", counts[masking.Action.KEEP])
     row[4].metric(
-        r"Expected share of \[MASK\]",
+        r"Expected \[MASK\]",
         f"{rate * split.mask:.1%}",
         help="Mask probability times the share of [MASK] in the split",
     )

@@ -96,10 +96,10 @@ def test_true_rank_is_exact_beyond_the_list(tiny):
 
 
 def test_ties_go_to_the_smaller_id(tiny):
-    from core.prediction import _listed, _ranks
+    from core.prediction import _listed, ranks_of
 
     row = torch.tensor([0.1, 0.4, 0.1, 0.4]).log()
-    assert _ranks(torch.stack([row] * 4), np.arange(4)).tolist() == [3, 1, 4, 2]
+    assert ranks_of(torch.stack([row] * 4), np.arange(4)).tolist() == [3, 1, 4, 2]
     assert [c.token_id for c in _listed(tiny, row, 4)[0]] == [1, 3, 0, 2]
 
 

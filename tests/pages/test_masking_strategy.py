@@ -29,7 +29,7 @@ def test_the_draw_is_that_of_core(page, embedded):
     shown = figures(page)
     assert shown["Selected"] == f"{oracle.selected.sum()} of 7"
     assert shown["[MASK]"] == str((oracle.action == masking.Action.MASK).sum())
-    assert shown["Expected share of [MASK]"] == "40.0%"
+    assert shown["Expected [MASK]"] == "40.0%"
     rows = page.dataframe[0].value
     assert rows.loc["The model reads"].tolist() == [embedded.token(i) for i in oracle.inputs[1:-1]]
 

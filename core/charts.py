@@ -15,8 +15,11 @@ import altair as alt
 if TYPE_CHECKING:
     import pandas as pd
 
+alt.data_transformers.disable_max_rows()  # the heads of one sentence are 5,832 cells
+
 LEFT = "#D1478C"  # left context: pink
 RIGHT = "#1B998B"  # right context: teal
+LEFT_NAME, RIGHT_NAME = "violet", "green"  # Streamlit's names of text colours nearest to them
 TRUE = "#E0912F"  # the true token: amber, and always a star or a label beside it
 OTHER = "#5B7DB1"  # everything else: blue
 FADED = "#9AA5B8"
@@ -57,7 +60,7 @@ class Drawing:
         rows = self._prepare(frame, *args)
         count = rows[self._bands].nunique()
         if count not in self._specs:
-            spec = self._build(rows, count).to_dict()
+            spec = self._build(rows.head(1), count).to_dict()
             self._specs[count] = {k: v for k, v in spec.items() if k not in ("data", "datasets")}
         return rows, copy.deepcopy(self._specs[count])
 
@@ -344,3 +347,174 @@ loss_by_rate = _drawing(lambda frame: frame, bands="rate")(_by_rate("loss", "Los
 accuracy_by_rate = _drawing(lambda frame: frame, bands="rate")(
     _by_rate("accuracy", "Top-1 accuracy", "%")
 )
+
+
+def _arc_points(frame: pd.DataFrame, focus: int) -> pd.DataFrame:
+    """Half ellipses from the focus to every other token, as points along each."""
+    import numpy as np
+    import pandas as pd
+
+    turn = np.linspace(0, np.pi, 25)
+    arcs = []
+    for place, token, weight in frame[["place", "token", "weight"]].itertuples(index=False):
+        middle, radius = (place + focus) / 2, abs(place - focus) / 2
+        arcs.append(
+            pd.DataFrame(
+                {
+                    "place": place,
+                    "label": isolated(token),
+                    "side": _side(place, focus),
+                    "weight": weight,
+                    "step": range(25),
+                    "x": middle - radius * np.cos(turn),
+                    "height": radius * np.sin(turn),
+                }
+            )
+        )
+    return pd.concat(arcs, ignore_index=True)
+
+
+def _side(place: int, focus: int) -> str:
+    return "left" if place < focus else "right" if place > focus else "self"
+
+
+def _side_colour() -> alt.Color:
+    return alt.Color(
+        "side:N",
+        title="Context",
+        scale=alt.Scale(domain=["left", "self", "right"], range=[LEFT, TRUE, RIGHT]),
+        legend=alt.Legend(orient="top"),
+    )
+
+
+@_drawing(_arc_points, bands="place")
+def arcs(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Attention from the focus token to each other one: place, token, weight."""
+    base = alt.Chart(data)
+    across = alt.X("x:Q", title=None, axis=None, scale=alt.Scale(nice=False, padding=40))
+    tooltip = [
+        alt.Tooltip("label:N", title="To"),
+        alt.Tooltip("side:N", title="Context"),
+        alt.Tooltip("weight:Q", title="Weight", format=".3f"),
+    ]
+    lines = base.mark_line(strokeCap="round").encode(
+        x=across,
+        y=alt.Y("height:Q", title=None, axis=None),
+        order="step:Q",
+        detail="place:N",
+        color=_side_colour(),
+        strokeWidth=alt.StrokeWidth(
+            "weight:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.5, 24])
+        ),
+        opacity=alt.value(0.75),
+        tooltip=tooltip,
+    )
+    once = base.transform_filter("datum.step == 0")
+    place = alt.X("place:Q", title=None, axis=None)
+    words = once.mark_text(dy=16, fontSize=14).encode(
+        x=place, y=alt.datum(0), text="label:N", color=_side_colour(), tooltip=tooltip
+    )
+    figures = once.mark_text(dy=34, fontSize=11, color=FADED).encode(
+        x=place, y=alt.datum(0), text=alt.Text("weight:Q", format=".2f"), color=alt.value(FADED)
+    )
+    return (lines + words + figures).properties(height=280)
+
+
+def _with_place(frame: pd.DataFrame, focus: int) -> pd.DataFrame:
+    pairs = zip(frame["place"], frame["token"], strict=True)
+    return frame.assign(
+        label=[f"{place} {isolated(token)}" for place, token in pairs],
+        side=[_side(place, focus) for place in frame["place"]],
+    )
+
+
+@_drawing(_with_place)
+def rollout(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Share of each input token in the focus token: place, token, weight."""
+    return (
+        alt.Chart(data)
+        .mark_bar(cornerRadiusEnd=3)
+        .encode(
+            x=alt.X(
+                "label:N",
+                sort=alt.EncodingSortField("place", op="min"),
+                title=None,
+                axis=alt.Axis(labelAngle=-40, labelLimit=120, labelOverlap=False),
+            ),
+            y=alt.Y("weight:Q", title="Share"),
+            color=_side_colour(),
+            tooltip=[
+                alt.Tooltip("token:N", title="Token"),
+                alt.Tooltip("weight:Q", title="Share", format=".3f"),
+            ],
+        )
+        .properties(height=240)
+    )
+
+
+@_drawing(_numbered)
+def sides(data: pd.DataFrame, _: int) -> alt.Chart:
+    """log p(true) at every position from each side: position, token, side, loss, rank."""
+    order = ["left", "right", "both"]
+    return (
+        alt.Chart(data)
+        .transform_calculate(log_p="-datum.loss")
+        .mark_point(filled=True, size=90)
+        .encode(
+            x=alt.X(
+                "label:N",
+                sort=alt.EncodingSortField("position", op="min"),
+                title="Position and token",
+                axis=alt.Axis(labelAngle=-40, labelLimit=120, labelOverlap=False, grid=True),
+            ),
+            y=alt.Y("log_p:Q", title="log p(true), nats"),
+            color=alt.Color(
+                "side:N",
+                title="Seen",
+                sort=order,
+                scale=alt.Scale(domain=order, range=[LEFT, RIGHT, OTHER]),
+                legend=alt.Legend(orient="top"),
+            ),
+            shape=alt.Shape(
+                "side:N",
+                sort=order,
+                scale=alt.Scale(domain=order, range=["triangle-left", "triangle-right", "circle"]),
+            ),
+            tooltip=[
+                alt.Tooltip("token:N", title="True token"),
+                alt.Tooltip("side:N", title="Seen"),
+                alt.Tooltip("log_p:Q", title="log p(true)", format=".3f"),
+                alt.Tooltip("rank:Q", title="Rank", format=","),
+            ],
+        )
+        .properties(height=280)
+    )
+
+
+@_drawing(lambda frame: frame, bands="key")
+def head_grid(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Every head as a small heat map: layer, head, query, key, weight; a click selects `opened`."""
+    opened = alt.selection_point(name="opened", fields=["layer", "head"], on="click")
+    bare = alt.Axis(labels=False, ticks=False, domain=False)
+    return (
+        alt.Chart(data)
+        .mark_rect(cursor="pointer")
+        .encode(
+            x=alt.X("key:O", title=None, axis=bare),
+            y=alt.Y("query:O", title=None, axis=bare),
+            color=alt.Color(
+                "weight:Q",
+                title="Weight",
+                scale=alt.Scale(range=["#DCE5F4", "#2F4E8F"], domain=[0, 1]),
+            ),
+            row=alt.Row("layer:O", title="Layer", spacing=4),
+            column=alt.Column("head:O", title="Head", spacing=4),
+            tooltip=[
+                alt.Tooltip("layer:O", title="Layer"),
+                alt.Tooltip("head:O", title="Head"),
+                alt.Tooltip("weight:Q", title="Weight", format=".3f"),
+            ],
+        )
+        .add_params(opened)
+        .properties(width=58, height=58)
+    )

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import pandas as pd
 import streamlit as st
 
 from core import charts
 from core.errors import ClozeError, ModelError
 from core.models import DEFAULT, LoadedModel, load_model
+from core.prediction import MaskPrediction
 from core.text import Reading
 
 P = ParamSpec("P")
@@ -37,6 +39,15 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
     folder = ROOT / "pages"
     return [
         (st.Page(folder / "0_Home.py", title="Home", icon=":material/home:", default=True), ""),
+        (
+            st.Page(
+                folder / "1_Bidirectional_context.py",
+                title="Bidirectional context",
+                icon=":material/compare_arrows:",
+            ),
+            "What the words to the left and to the right are worth: predict a hidden word from one "
+            "side and from both, follow the attention of every head, switch heads off.",
+        ),
         (
             st.Page(
                 folder / "2_Masking_strategy.py",
@@ -187,6 +198,37 @@ def escape(text: str) -> str:
     '\\\\:red\\\\[x\\\\] \\\\*y\\\\*'
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text.replace("\n", " "))
+
+
+def share(probability: float) -> str:
+    """A percentage with enough digits not to read as zero.
+
+    >>> share(0.25), share(3e-7)
+    ('25.00%', '3.0e-07')
+    """
+    return f"{probability:.2%}" if probability >= 1e-4 else f"{probability:.1e}"
+
+
+def candidate_frame(prediction: MaskPrediction) -> pd.DataFrame:
+    """What `charts.top_k` draws: rank, token, probability, is_true."""
+    true_id = getattr(prediction, "true_id", None)
+    return pd.DataFrame(
+        {
+            "rank": [c.rank for c in prediction.candidates],
+            "token": [c.token for c in prediction.candidates],
+            "probability": [c.probability for c in prediction.candidates],
+            "is_true": [c.token_id == true_id for c in prediction.candidates],
+        }
+    )
+
+
+def agreed(reading: Reading, limit: int, key: str) -> bool:
+    """A view over all positions runs at once for a short text, on a click for a long one."""
+    count = len(reading.tokens)
+    return count <= limit or st.checkbox(
+        f"Compute for all {count} tokens: {count} passes over {count} tokens, which takes a while",
+        key=key,
+    )
 
 
 def show_error(error: ClozeError) -> None:

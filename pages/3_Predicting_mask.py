@@ -62,33 +62,16 @@ def follow_chip() -> None:
         st.session_state["p3_position"] = st.session_state["p3_chip"]
 
 
-def candidate_frame(prediction: MaskPrediction) -> pd.DataFrame:
-    true_id = getattr(prediction, "true_id", None)
-    return pd.DataFrame(
-        {
-            "rank": [c.rank for c in prediction.candidates],
-            "token": [c.token for c in prediction.candidates],
-            "probability": [c.probability for c in prediction.candidates],
-            "is_true": [c.token_id == true_id for c in prediction.candidates],
-        }
-    )
-
-
 def show_candidates(prediction: MaskPrediction) -> None:
     best = prediction.candidates[0]
     session.draw(
         charts.top_k,
-        candidate_frame(prediction),
+        session.candidate_frame(prediction),
         key=f"p3_bars_{prediction.position}",
         alt=f"Most probable tokens, first {best.token} with {best.probability:.1%}",
     )
     if prediction.others:
         st.caption(f"{prediction.others:,} other tokens share {prediction.rest:.1%}.")
-
-
-def share(probability: float) -> str:
-    """A percentage with enough digits not to read as zero."""
-    return f"{probability:.2%}" if probability >= 1e-4 else f"{probability:.1e}"
 
 
 def show_truth(predictions: list[PositionPrediction]) -> None:
@@ -99,7 +82,7 @@ def show_truth(predictions: list[PositionPrediction]) -> None:
             show_candidates(prediction)
         left, right = figures.columns(2)
         left.metric("True token ★", session.escape(charts.isolated(prediction.true_token)))
-        left.metric("p(true)", share(prediction.true_probability))
+        left.metric("p(true)", session.share(prediction.true_probability))
         right.metric("True rank", f"{prediction.true_rank:,}", help=f"Of {m.info.vocabulary:,}")
         right.metric("Loss (nats)", f"{prediction.loss:.2f}", help="−log p(true)")
         if prediction.strategy == "random":
@@ -171,18 +154,9 @@ def typed_masks(reading: Reading) -> int:
     return done.value[0].candidates[0].token_id
 
 
-def agreed(reading: Reading, key: str) -> bool:
-    """A view over all positions runs at once for a short text, on a click for a long one."""
-    count = len(reading.tokens)
-    return count <= SLOW or st.checkbox(
-        f"Compute for all {count} tokens: {count} passes over {count} tokens, which takes a while",
-        key=key,
-    )
-
-
 def every_position(reading: Reading, position: int, _: int | None) -> None:
     st.caption("Each token hidden alone, all in one batch. Click a bar to hide that token above.")
-    if not agreed(reading, "p3_all_positions"):
+    if not session.agreed(reading, SLOW, "p3_all_positions"):
         return
     done = session.timed(m, score_positions, reading)
     scores = done.value
@@ -231,7 +205,7 @@ def which_matter(reading: Reading, position: int, target: int | None) -> None:
         f"Each other token is hidden as well: how far does log p of “{word}” fall? "
         "This asks for a change in the prediction, which attention weights alone can't tell."
     )
-    if not agreed(reading, "p3_all_occlusion"):
+    if not session.agreed(reading, SLOW, "p3_all_occlusion"):
         return
     done = session.timed(m, occlusion, reading, position, target_id=target)
     session.draw(

@@ -3,6 +3,7 @@ import pytest
 
 from core import charts
 from core.comparison import compare_candidates, compare_sentences
+from core.context import score_sides
 from core.prediction import layer_lens, occlusion, score_positions
 
 HOSTILE = ["v1.0", "a[b]", "x:y", "it's", "<img src=x onerror=alert(1)>", "$5 *b*", "אב"]
@@ -80,6 +81,26 @@ def test_rates_and_draws_are_valid_vega_lite():
     for chart in (
         charts.loss_by_rate(frame), charts.accuracy_by_rate(frame), charts.draws(draws),
     ):  # fmt: skip
+        assert chart.to_dict(validate=True)["datasets"]
+
+
+def test_a_large_chart_is_whole():
+    size = 90
+    frame = pd.DataFrame(
+        [(1, 1, q, k, 1 / size) for q in range(size) for k in range(size)],
+        columns=["layer", "head", "query", "key", "weight"],
+    )
+    assert len(rows_of(charts.head_grid(frame))) == size**2
+    rows, spec = charts.head_grid.parts(frame)
+    assert len(rows) == size**2
+    assert "datasets" not in spec
+
+
+def test_attention_charts_are_valid_vega_lite(tiny):
+    frame = pd.DataFrame({"place": [1, 2, 3], "token": ["a", "b", "a"], "weight": [0.2, 0.3, 0.5]})
+    arcs = charts.arcs(frame, 2)
+    assert {row["side"] for row in rows_of(arcs)} == {"left", "self", "right"}
+    for chart in (arcs, charts.rollout(frame, 2), charts.sides(score_sides(tiny, "the cat sat"))):
         assert chart.to_dict(validate=True)["datasets"]
 
 

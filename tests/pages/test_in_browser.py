@@ -149,7 +149,7 @@ def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(WAIT)
-    for path in ("", "Masking_strategy", "Predicting_mask"):
+    for path in ("", "Bidirectional_context", "Masking_strategy", "Predicting_mask"):
         page.goto(f"{server.url}/{path}")
         page.wait_for_selector("h1")
         settled(page)

@@ -1,5 +1,6 @@
 """Page 3: hide a word and see what the model expects there."""
 
+import time
 from collections.abc import Callable
 
 import pandas as pd
@@ -8,6 +9,7 @@ import streamlit as st
 from core import charts, session
 from core.comparison import compare_candidates, compare_sentences
 from core.errors import ClozeError
+from core.filling import Method, fill
 from core.prediction import (
     MaskPrediction,
     PositionPrediction,
@@ -22,6 +24,10 @@ from core.prediction import (
 from core.text import Reading, code_points, read
 
 CHIPS = 60  # more tokens than this are picked by the slider alone
+SCORE_HELP = (
+    "Nats, mean over the filled tokens, each hidden alone in the filled text; nearer to zero where "
+    "the words go together"
+)
 SLOW = 128  # tokens from which a view over all positions waits for a click
 
 session.framed()
@@ -295,6 +301,57 @@ def two_sentences(*_: object) -> None:
     )
 
 
+def can_it_write(*_: object) -> None:
+    st.caption(
+        "An encoder predicts each mask as if the others stayed unknown. All at once, its words need "
+        "not go together; one after another, each choice is known to the next; a beam keeps the "
+        "best few of the joint fillings."
+    )
+    left, right = st.columns([3, 1], gap="large", vertical_alignment="bottom")
+    prompt = left.text_input(
+        f"A beginning, or a text with {session.escape(m.mask_token)}s of your own",
+        "Late in the evening she opened the door and",
+        key="p3_prompt",
+        bind="query-params",
+    )
+    count = right.slider("Masks to add", 0, 20, 8, key="p3_masks", bind="query-params")
+    text = " ".join([prompt, *[m.mask_token] * count]) + ("." if count else "")
+    columns = st.columns(len(Method), gap="large")
+    start = time.perf_counter()
+    fillings = [session.compute(m, fill, text, method) for method in Method]
+    first = fillings[0].tokens
+    for column, filling in zip(columns, fillings, strict=True):
+        with column:
+            st.markdown(f"**{filling.method.value.capitalize()}**")
+            st.text(filling.text)
+            differ = sum(first[position] != token for position, token in filling.tokens.items())
+            st.metric("Mean log p", f"{filling.score:.2f}", help=SCORE_HELP)
+            st.caption(f"{differ} of {len(first)} differ from all at once")
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "Position": list(first),
+                **{f.method.value.capitalize(): list(f.tokens.values()) for f in fillings},
+                "Filled as number": [
+                    1 + [step.position for step in fillings[1].steps].index(p) for p in first
+                ],
+                "Agreement": [
+                    "all agree" if len({f.tokens[p] for f in fillings}) == 1 else "they differ"
+                    for p in first
+                ],
+            }
+        ),
+        hide_index=True,
+    )
+    session.provenance(
+        m,
+        time.perf_counter() - start,
+        "from core.filling import Method, fill",
+        f"text = {text!r}",
+        "[fill(m, text, method) for method in Method]",
+    )
+
+
 def how_it_was_read(reading: Reading) -> None:
     """Token by token: what was typed, what the vocabulary has for it, and its characters."""
     with st.expander("How the text was read", icon=":material/format_letter_spacing:"):
@@ -343,7 +400,14 @@ else:
 
 st.divider()
 tabs = st.tabs(
-    ["Every position", "Which words matter", "Layer by layer", "Your candidates", "Two sentences"],
+    [
+        "Every position",
+        "Which words matter",
+        "Layer by layer",
+        "Your candidates",
+        "Two sentences",
+        "Can it write?",
+    ],
     key="p3_view",
     bind="query-params",
 )
@@ -353,6 +417,7 @@ views: tuple[Callable[[Reading, int, int | None], None], ...] = (
     by_layer,
     own_candidates,
     two_sentences,
+    can_it_write,
 )
 for tab, view in zip(tabs, views, strict=True):
     if tab.open:

@@ -67,7 +67,7 @@ def test_masks_of_ones_own(page, embedded):
 
 
 @pytest.mark.parametrize("view", ["Which words matter", "Layer by layer", "Your candidates",
-                                  "Two sentences"])  # fmt: skip
+                                  "Two sentences", "Can it write?"])  # fmt: skip
 def test_every_view_opens(app, view):
     app.query_params["p3_view"] = view
     app.run()

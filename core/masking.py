@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import lgamma, log, log1p
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,24 +78,17 @@ class Masked:
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
-    """The vocabulary of a tokenizer, worked out once for each."""
-    if tokenizer not in _VOCABULARIES:
-        pieces = tokenizer.get_vocab()
-        special = np.zeros(max(pieces.values()) + 1, dtype=bool)
-        special[list(tokenizer.all_special_ids)] = True
-        usable = ~special
-        usable[[i for piece, i in pieces.items() if piece.startswith("[unused")]] = False
-        known = np.zeros_like(usable)
-        known[list(pieces.values())] = True
-        _VOCABULARIES[tokenizer] = Vocabulary(
-            mask_id=int(tokenizer.mask_token_id),
-            special=special,
-            ordinary=np.flatnonzero(usable & known),
-        )
-    return _VOCABULARIES[tokenizer]
-
-
-_VOCABULARIES: WeakKeyDictionary[Any, Vocabulary] = WeakKeyDictionary()
+    """The vocabulary of a tokenizer; takes milliseconds, so keep it for repeated use."""
+    pieces = tokenizer.get_vocab()
+    special = np.zeros(max(pieces.values()) + 1, dtype=bool)
+    special[list(tokenizer.all_special_ids)] = True
+    usable = np.zeros_like(special)
+    usable[[i for piece, i in pieces.items() if not piece.startswith("[unused")]] = True
+    return Vocabulary(
+        mask_id=int(tokenizer.mask_token_id),
+        special=special,
+        ordinary=np.flatnonzero(usable & ~special),
+    )
 
 
 def mask_tokens(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ModelError
+from core.masking import Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:  # torch and transformers take a second to import: only when a model is loaded
     import torch
@@ -100,6 +101,11 @@ class LoadedModel:
     @cached_property
     def special_ids(self) -> frozenset[int]:
         return frozenset(self._tokenizer.all_special_ids)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What masking needs to know of the tokenizer."""
+        return vocabulary_of(self._tokenizer)
 
     @cached_property
     def weights_hash(self) -> str:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from core.errors import SettingError, TextError
-from core.masking import vocabulary_of
 from core.models import LoadedModel, head_of
 from core.text import Kind, Reading, read
 
@@ -361,6 +360,5 @@ def _shown(m: LoadedModel, truth: np.ndarray, strategy: Strategy, seed: int) -> 
     if strategy == "keep":
         return truth
     if strategy == "random":
-        ordinary = vocabulary_of(m.tokenizer).ordinary
-        return np.random.default_rng(seed).choice(ordinary, size=len(truth))
+        return np.random.default_rng(seed).choice(m.vocabulary.ordinary, size=len(truth))
     raise SettingError(f"The strategy must be mask, random or keep, not {strategy!r}.")

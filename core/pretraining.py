@@ -152,7 +152,6 @@ class MaskedLM:
     ) -> None:
         self.m, self.chunks, self.held_out = m, chunks, held_out
         self.probes, self.config = probes, config
-        self.vocabulary = masking.vocabulary_of(m.tokenizer)
 
     def batches(self, epoch: int) -> Iterator[np.ndarray]:
         seed = (self.config.optimiser.seed, epoch)
@@ -168,7 +167,7 @@ class MaskedLM:
         ids, words = padded(self.m, self.chunks, batch)
         masked = masking.mask_tokens(
             ids,
-            self.vocabulary,
+            self.m.vocabulary,
             rate=self.config.rate,
             split=self.config.split,
             unit=self.config.unit,
@@ -254,12 +253,11 @@ def _passes(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     import torch
 
-    vocabulary = masking.vocabulary_of(m.tokenizer)
     batches = training.by_length(chunks.lengths + 2, batch_tokens=4096, seed=0, pool=10**6)
     for number, batch in enumerate(batches):
         ids, _ = padded(m, chunks, batch)
         rng = np.random.default_rng((seed, number))
-        masked = masking.mask_tokens(ids, vocabulary, rate=rate, split=split, seed=rng)
+        masked = masking.mask_tokens(ids, m.vocabulary, rate=rate, split=split, seed=rng)
         if masked.selected.any():
             with torch.inference_mode():
                 logits, truth = target_logits(m, model, masked)

@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from core import session
+from core.models import DEFAULT, DEFAULT_FOLDER
 
 session.framed()
 
@@ -70,6 +71,10 @@ st.caption(
     f"{session.escape(info.name)} · family {session.escape(info.family)} · weights "
     f"{m.weights_hash} · reads up to {info.max_tokens} tokens · runs on {info.device}"
 )
+
+if info.name == DEFAULT:
+    with st.expander("Model card of the embedded model", icon=":material/description:"):
+        st.markdown((DEFAULT_FOLDER / "README.md").read_text(encoding="utf-8"))
 
 st.subheader("What the model reads")
 st.markdown(

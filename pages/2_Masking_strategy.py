@@ -150,7 +150,7 @@ def many_draws(
         "from core.masking import Split, repeat_draw\nfrom core.text import read",
         f"reading = read(m, {reading.text!r})",
         f"split = Split({split.mask}, {split.random}, {split.keep})",
-        f"repeat_draw(reading.input_ids, m.tokenizer, rate={rate}, split=split, "
+        f"repeat_draw(reading.input_ids, m.vocabulary, rate={rate}, split=split, "
         f"unit={unit.value!r}, words=reading.input_words, seed={seed})",
     )
 
@@ -165,7 +165,7 @@ def repeated(
 ) -> np.ndarray:
     return masking.repeat_draw(
         reading.input_ids,
-        model.tokenizer,
+        model.vocabulary,
         rate=rate,
         split=split,
         unit=unit,
@@ -232,7 +232,7 @@ rate, split, unit = settings()
 seeds = choose_seed()
 masked = masking.mask_tokens(
     reading.input_ids,
-    m.tokenizer,
+    m.vocabulary,
     rate=rate,
     split=split,
     unit=unit,

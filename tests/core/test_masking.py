@@ -213,5 +213,7 @@ def test_words_need_their_numbers():
         mask_tokens([7, 8], TOKENIZER, unit="word")
 
 
-def test_vocabulary_is_worked_out_once():
-    assert vocabulary_of(TOKENIZER) is vocabulary_of(TOKENIZER)
+def test_the_vocabulary_knows_special_and_unused_tokens():
+    vocabulary = vocabulary_of(TOKENIZER)
+    assert np.flatnonzero(vocabulary.special).tolist() == SPECIAL
+    assert vocabulary.ordinary.tolist() == list(range(7, len(TOKENIZER)))

@@ -7,7 +7,6 @@ import torch
 from transformers import pipeline
 
 from core.errors import SettingError, TextError
-from core.masking import vocabulary_of
 from core.prediction import (
     layer_lens,
     log_probabilities,
@@ -113,7 +112,7 @@ def test_keep_shows_the_word_and_random_another(tiny):
         predict_position(tiny, "the cat sat", 1, "random", seed=s).shown_token for s in range(30)
     }
     assert len(draws) > 10
-    ordinary = {tiny.token(i) for i in vocabulary_of(tiny.tokenizer).ordinary}
+    ordinary = {tiny.token(i) for i in tiny.vocabulary.ordinary}
     assert draws <= ordinary
     again = predict_position(tiny, "the cat sat", 1, "random", seed=3)
     assert again == predict_position(tiny, "the cat sat", 1, "random", seed=3)

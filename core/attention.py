@@ -6,7 +6,6 @@ heads say nothing, so that what they do to a prediction can be measured by `pred
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.errors import ModelError, SettingError
-from core.models import LoadedModel
+from core.models import LoadedModel, share_weights
 from core.text import Reading, read
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def attention_weights(m: LoadedModel, text: str | Reading) -> Attention:
     reading = text if isinstance(text, Reading) else read(m, text)
     ids = torch.tensor([reading.input_ids], device=m.info.device)
     with torch.inference_mode():
-        output = m.model.base_model(
+        output = m.attending.base_model(
             input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True
         )
     if not output.attentions:
@@ -119,8 +118,7 @@ def without_heads(m: LoadedModel, heads: Iterable[tuple[int, int]]) -> LoadedMod
                 f"{m.info.layers} layers of {m.info.heads} heads."
             )
         off.setdefault(layer, []).append(head)
-    shared = {id(tensor): tensor for tensor in (*m.model.parameters(), *m.model.buffers())}
-    model = copy.deepcopy(m.model, memo=shared)
+    model = share_weights(m.model)
     projections = _output_projections(model)
     width = m.info.hidden // m.info.heads
     for layer, chosen in off.items():

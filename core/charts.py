@@ -23,6 +23,7 @@ LEFT_NAME, RIGHT_NAME = "violet", "green"  # Streamlit's names of text colours n
 TRUE = "#E0912F"  # the true token: amber, and always a star or a label beside it
 OTHER = "#5B7DB1"  # everything else: blue
 FADED = "#9AA5B8"
+MASKED, RANDOM, KEPT = "#7A5FB0", "#A65B2A", "#6B7280"  # what training puts in a token's place
 
 _ROW = 26  # pixels of a horizontal bar
 _STAR = "★ "
@@ -518,3 +519,54 @@ def head_grid(data: pd.DataFrame, _: int) -> alt.Chart:
         .add_params(opened)
         .properties(width=58, height=58)
     )
+
+
+def _loss_rows(history: pd.DataFrame, step: int) -> pd.DataFrame:
+    names = {"train_loss": "train", "held_out_loss": "held out"}
+    rows = history.rename(columns=names).melt("step", list(names.values()), "curve", "value")
+    return rows.dropna(subset=["value"]).assign(now=rows["step"] == step)
+
+
+def _p_true_rows(history: pd.DataFrame, step: int) -> pd.DataFrame:
+    names = {"p_mask": "masked", "p_random": "random", "p_keep": "kept"}
+    rows = history.rename(columns=names).melt("step", list(names.values()), "curve", "value")
+    return rows.assign(now=rows["step"] == step)
+
+
+def _by_step(
+    curves: dict[str, str], title: str, form: str
+) -> Callable[[pd.DataFrame, int], alt.Chart]:
+    def build(data: pd.DataFrame, _: int) -> alt.Chart:
+        base = alt.Chart(data).encode(
+            x=alt.X("step:Q", title="Step"),
+            y=alt.Y(
+                "value:Q", title=title, axis=alt.Axis(format=form), scale=alt.Scale(zero=False)
+            ),
+            color=alt.Color(
+                "curve:N",
+                title=None,
+                scale=alt.Scale(domain=list(curves), range=list(curves.values())),
+                legend=alt.Legend(orient="top"),
+            ),
+        )
+        lines = base.mark_line().encode(strokeDash=alt.StrokeDash("curve:N", legend=None))
+        points = base.mark_point(filled=True).encode(
+            size=alt.condition("datum.now", alt.value(140), alt.value(30)),
+            tooltip=[
+                alt.Tooltip("step:Q", title="Step"),
+                alt.Tooltip("curve:N", title="Curve"),
+                alt.Tooltip("value:Q", title=title, format=".4f"),
+            ],
+        )
+        return (lines + points).properties(height=280)
+
+    build.__doc__ = f"{title} by step of a run, the step on show larger: {', '.join(curves)}."
+    return build
+
+
+run_loss = _drawing(_loss_rows, bands="curve")(
+    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".1f")
+)
+run_p_true = _drawing(_p_true_rows, bands="curve")(
+    _by_step({"masked": MASKED, "random": RANDOM, "kept": KEPT}, "Mean p(true)", "%")
+)

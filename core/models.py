@@ -108,6 +108,17 @@ class LoadedModel:
         return vocabulary_of(self._tokenizer)
 
     @cached_property
+    def attending(self) -> PreTrainedModel:
+        """The same weights in modules that can return attention weights.
+
+        Only transformers' eager implementation does; the fused one is faster and predicts. The two
+        share every tensor, so that memory does not double.
+        """
+        twin = share_weights(self.model)
+        twin.set_attn_implementation("eager")
+        return twin
+
+    @cached_property
     def weights_hash(self) -> str:
         """First 12 hexadecimal digits of SHA-256 over all weights, in order of their names."""
         digest = hashlib.sha256()
@@ -154,6 +165,12 @@ def wrap(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: st
     model.eval()
     model.requires_grad_(False)
     return LoadedModel(model=model, info=_describe(model, tokenizer, name), _tokenizer=tokenizer)
+
+
+def share_weights(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy of the modules around the same tensors: what is changed in one's structure stays there."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, memo=shared)
 
 
 def head_of(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -276,7 +293,6 @@ def _load_weights(source: str, shown: str, config: Any) -> PreTrainedModel:
             dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
-            attn_implementation="eager",  # the one that can return attention weights
             output_loading_info=True,
         )
     except Exception as error:

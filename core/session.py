@@ -67,6 +67,15 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
             "word, at which layer it knew, which other words it needed; your candidates and your "
             "minimal pairs.",
         ),
+        (
+            st.Page(
+                folder / "4_Pretraining_loss.py",
+                title="Pre-training loss",
+                icon=":material/trending_down:",
+            ),
+            "How the embedded model learned: its own training, step by step, with what it predicted "
+            "on the way.",
+        ),
     ]
 
 

@@ -14,9 +14,9 @@ from core.text import Reading, read
 RATES = [round(0.05 * step, 2) for step in range(1, 11)]
 LOOKS = {  # colour and words for what happened to a token; the words alone tell them apart too
     masking.Action.NONE: ("", "·"),
-    masking.Action.MASK: ("background-color: rgba(224, 145, 47, 0.45)", "mask"),
-    masking.Action.RANDOM: ("background-color: rgba(209, 71, 140, 0.35)", "random"),
-    masking.Action.KEEP: ("background-color: rgba(27, 153, 139, 0.35)", "kept"),
+    masking.Action.MASK: (f"background-color: {charts.MASKED}66", "mask"),
+    masking.Action.RANDOM: (f"background-color: {charts.RANDOM}66", "random"),
+    masking.Action.KEEP: (f"background-color: {charts.KEPT}66", "kept"),
 }
 
 session.framed()

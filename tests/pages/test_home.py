@@ -28,7 +28,12 @@ def test_home_leads_to_every_page(app):
     app.run()
     assert not app.exception
     links = [link.proto.label.replace("\\", "") for link in app.get("page_link")]
-    assert links == ["Bidirectional context", "Masking strategy", "Predicting [MASK]"]
+    assert links == [
+        "Bidirectional context",
+        "Masking strategy",
+        "Predicting [MASK]",
+        "Pre-training loss",
+    ]
 
 
 def model_error(app, name):

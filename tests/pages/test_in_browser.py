@@ -18,6 +18,14 @@ pytestmark = [
     ),
 ]
 WAIT = 60_000  # milliseconds: the first page loads torch and the model
+PAGES = [
+    "Home",
+    "Bidirectional context",
+    "Masking strategy",
+    "Predicting [MASK]",
+    "Pre-training loss",
+]
+PATHS = ["", "Bidirectional_context", "Masking_strategy", "Predicting_mask", "Pretraining_loss"]
 HOSTILE = "<img src=x onerror=alert(1)> </span><b> &lt; $5 and $6 *not* :red[y] `#` 1."
 
 
@@ -72,11 +80,7 @@ def test_a_link_to_page_3_is_whole_on_a_fresh_server(chromium, tmp_path):
         assert metric(page, "True token") == "dog"
         assert page.locator("h1").count() == 1
         links = page.locator("[data-testid=stSidebarNavLink]").all_inner_texts()
-        assert [link.split("\n")[-1] for link in links] == [
-            "Home",
-            "Masking strategy",
-            "Predicting [MASK]",
-        ]
+        assert [link.split("\n")[-1] for link in links] == PAGES
         assert page.locator("[data-testid=stSidebar] [data-testid=stSelectbox]").count() == 1
         page.close()
     log = fresh.log.read_text()
@@ -149,7 +153,7 @@ def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(WAIT)
-    for path in ("", "Bidirectional_context", "Masking_strategy", "Predicting_mask"):
+    for path in PATHS:
         page.goto(f"{server.url}/{path}")
         page.wait_for_selector("h1")
         settled(page)

@@ -59,16 +59,35 @@ def compare_candidates(
     return pd.DataFrame(rows).sort_values("log_p", ascending=False, ignore_index=True)
 
 
-def compare_sentences(m: LoadedModel, first: str, second: str) -> pd.DataFrame:
+def compare_sentences(
+    m: LoadedModel, first: str, second: str, *, within_word: bool = False
+) -> pd.DataFrame:
     """Pseudo-log-likelihood of two sentences, word by word (Salazar et al. 2020).
 
     The words are aligned; a word that stands in one sentence only has a missing value beside it. Columns:
     row, first, first_log_p, second, second_log_p; log_p sums log p(true) over the word's tokens,
-    each hidden alone.
+    each hidden alone, or as `score_positions` has it with `within_word`.
     """
+    return _aligned(
+        _word_scores(m, first, within_word=within_word),
+        _word_scores(m, second, within_word=within_word),
+    )
+
+
+def compare_models(m: LoadedModel, other: LoadedModel, text: str) -> pd.DataFrame:
+    """What two models make of one text, aligned by word where their tokenizers differ.
+
+    Columns as in `compare_sentences`, first being `m`. The later pieces of a word are hidden along
+    with each piece, so that a tokenizer with more pieces gains nothing by them.
+    """
+    return _aligned(
+        _word_scores(m, text, within_word=True), _word_scores(other, text, within_word=True)
+    )
+
+
+def _aligned(left: list[tuple[str, float]], right: list[tuple[str, float]]) -> pd.DataFrame:
     import pandas as pd
 
-    left, right = _word_scores(m, first), _word_scores(m, second)
     names = [[word.casefold() for word, _ in side] for side in (left, right)]
     rows: list[tuple[str | None, float | None, str | None, float | None]] = []
     matcher = difflib.SequenceMatcher(None, names[0], names[1], autojunk=False)
@@ -94,10 +113,14 @@ def _chain(m: LoadedModel, reading: Reading, pieces: Sequence[Token]) -> np.ndar
     return found[range(len(pieces)), [token.id for token in pieces]].numpy().astype(float)
 
 
-def _word_scores(m: LoadedModel, text: str) -> list[tuple[str, float]]:
+def _word_scores(m: LoadedModel, text: str, *, within_word: bool) -> list[tuple[str, float]]:
     """Each word of a text with the sum of log p over its tokens."""
     reading = read(m, text)
-    logs = dict(score_positions(m, reading)[["position", "loss"]].itertuples(index=False))
+    logs = dict(
+        score_positions(m, reading, within_word=within_word)[["position", "loss"]].itertuples(
+            index=False
+        )
+    )
     words = []
     for tokens in reading.words:
         scored = [-logs[token.position] for token in tokens if token.position in logs]

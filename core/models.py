@@ -142,7 +142,7 @@ def load_model(name: str | Path = DEFAULT) -> LoadedModel:
     Only safetensors weights are read, and no code from the checkpoint is run. Raises `ModelError`
     with one clear sentence: not found, no access, not a model, or no trained masked-LM head.
     """
-    source, shown = _resolve(name)
+    source, shown = locate(name)
     with _LOADING:
         config = _load_config(source, shown)
         tokenizer = _load_tokenizer(source, shown)
@@ -196,8 +196,8 @@ def head_of(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor]:
     raise ModelError(f"The masked-LM head of {type(model).__name__} has a form we don't know yet.")
 
 
-def _resolve(name: str | Path) -> tuple[str, str]:
-    """Where to load from, and the name to show."""
+def locate(name: str | Path) -> tuple[str, str]:
+    """The folder that a name stands for, fetched from the hub if need be, and the name to show."""
     if isinstance(name, Path):
         return str(_checked_folder(name)), str(name)
     text = name.strip()
@@ -231,7 +231,7 @@ def _download(name: str) -> Path:
             )
         )
     except Exception as error:
-        raise _loading_error(name, error) from error
+        raise explain(name, error) from error
 
 
 def _checked_folder(folder: Path) -> Path:
@@ -261,7 +261,7 @@ def _load_config(source: str, shown: str) -> Any:
     try:
         return AutoConfig.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
-        raise _loading_error(shown, error) from error
+        raise explain(shown, error) from error
 
 
 def _load_tokenizer(source: str, shown: str) -> PreTrainedTokenizerBase:
@@ -270,7 +270,7 @@ def _load_tokenizer(source: str, shown: str) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
-        raise _loading_error(shown, error) from error
+        raise explain(shown, error) from error
 
 
 def _load_weights(source: str, shown: str, config: Any) -> PreTrainedModel:
@@ -296,7 +296,7 @@ def _load_weights(source: str, shown: str, config: Any) -> PreTrainedModel:
             output_loading_info=True,
         )
     except Exception as error:
-        raise _loading_error(shown, error) from error
+        raise explain(shown, error) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
     missing = sorted(report["missing_keys"])
@@ -312,7 +312,7 @@ def _load_weights(source: str, shown: str, config: Any) -> PreTrainedModel:
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _loading_error(shown: str, error: Exception) -> ModelError:
+def explain(shown: str, error: Exception) -> ModelError:
     """One sentence for what transformers or the hub raised."""
     chain: list[BaseException] = []
     cause: BaseException | None = error

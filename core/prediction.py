@@ -164,11 +164,14 @@ def position_prediction(
     )
 
 
-def score_positions(m: LoadedModel, text: str | Reading) -> pd.DataFrame:
-    """Hide each token in turn and ask for it, all in one batch (Salazar et al. 2020).
+def score_positions(
+    m: LoadedModel, text: str | Reading, *, within_word: bool = False
+) -> pd.DataFrame:
+    """Hide each token in turn and ask for it, in bounded batches (Salazar et al. 2020).
 
-    Columns: position, token, p_true, rank, loss (nats). Masks and control tokens, which have no
-    true token, are left out.
+    With `within_word` the later pieces of the same word are hidden along with each piece, since
+    they give the word away (Kauf and Ivanova 2023, "PLL-word-l2r"). Columns: position, token,
+    p_true, rank, loss (nats). Masks and control tokens, which have no true token, are left out.
     """
     import pandas as pd
 
@@ -181,6 +184,11 @@ def score_positions(m: LoadedModel, text: str | Reading) -> pd.DataFrame:
     ids = np.tile(np.array(reading.input_ids), (len(columns), 1))
     truth = ids[rows, columns].copy()
     ids[rows, columns] = m.mask_token_id
+    if within_word:
+        words = np.array(reading.input_words)
+        place = np.arange(ids.shape[1])
+        later = (words == words[columns][:, None]) & (place > np.array(columns)[:, None])
+        ids[later] = m.mask_token_id
     true_log, ranks = _scores(m, ids, columns, truth)
     return pd.DataFrame(
         {

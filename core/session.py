@@ -19,7 +19,9 @@ import pandas as pd
 import streamlit as st
 
 from core import charts
+from core.causal import CausalModel, load_causal_model
 from core.errors import ClozeError, ModelError
+from core.exports import safe_csv
 from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction
 from core.text import Reading
@@ -144,6 +146,11 @@ def load(name: str) -> LoadedModel:
     return load_model(name)
 
 
+@st.cache_resource(max_entries=1, show_spinner="Loading the causal model …")
+def load_causal(name: str) -> CausalModel:
+    return load_causal_model(name)
+
+
 def allowed(name: str) -> str:
     """Refuse folders outside the one that this server opens models from.
 
@@ -250,9 +257,22 @@ def show_notes(reading: Reading) -> None:
         st.info(escape(note), icon=":material/info:")
 
 
-def provenance(m: LoadedModel, seconds: float, imports: str, *lines: str) -> None:
-    """The quiet line under a view, and the lines of Python that give the same numbers."""
-    left, right = st.columns([5, 1], vertical_alignment="center")
+def provenance(
+    m: LoadedModel, seconds: float, imports: str, *lines: str, data: pd.DataFrame | None = None
+) -> None:
+    """The quiet line under a view, its data, and the lines of Python that give the same numbers."""
+    left, middle, right = st.columns([4, 1, 1], vertical_alignment="center")
+    if data is not None:
+        middle.download_button(
+            "CSV",
+            safe_csv(data),
+            "cloze.csv",
+            "text/csv",
+            key=f"csv_{imports}",
+            icon=":material/download:",
+            on_click="ignore",
+            width="stretch",
+        )
     left.caption(
         f"Live from {escape(m.info.name)} (weights {m.weights_hash}) in {seconds * 1000:,.0f} ms"
     )

@@ -15,6 +15,7 @@ from core.attention import (
     shares,
     without_heads,
 )
+from core.causal import predict_next
 from core.context import SIDES, Way, predict_from_sides, score_sides, sides_over_texts
 from core.datasets import sentences
 from core.errors import ClozeError
@@ -89,7 +90,7 @@ def experiment(reading: Reading, position: int) -> None:
         m,
         done.seconds,
         "from core.context import predict_from_sides",
-        f"predict_from_sides(m, {reading.text!r}, {position}, {way!r})",
+        f"predict_from_sides(m, {reading.text!r}, {position}, way={way!r})",
     )
     st.markdown("**Every position of the text**: one word proves nothing")
     if session.agreed(reading, SLOW, "p1_all"):
@@ -102,6 +103,34 @@ def experiment(reading: Reading, position: int) -> None:
             + " nats. Nearer to zero is better."
         )
     over_sentences(way)
+    beside_causal(reading, position)
+
+
+def beside_causal(reading: Reading, position: int) -> None:
+    """The next-token distribution of a causal model for the same left context."""
+    st.markdown("**Beside a causal model**, which has only ever read from the left")
+    name = st.text_input(
+        "Causal model",
+        placeholder="A hub name such as gpt2, or a folder such as ./mine",
+        key="p1_causal",
+        bind="query-params",
+    )
+    if not name.strip():
+        st.caption("None named: none ships with the app, and it is fetched from the hub by name.")
+        return
+    causal = session.load_causal(session.allowed(name))
+    left = reading.text[: reading.token(position).start]
+    prediction = predict_next(causal, left, reading.token(position).label)
+    session.draw(
+        charts.top_k,
+        session.candidate_frame(prediction),
+        key="p1_next",
+        alt="Most probable next tokens of the causal model",
+    )
+    st.caption(
+        f"p of the true word's first token, “{session.escape(prediction.true_token)}”: "
+        f"{session.share(prediction.true_probability)}, rank {prediction.true_rank:,}."
+    )
 
 
 def over_sentences(way: Way) -> None:
@@ -130,7 +159,8 @@ def over_sentences(way: Way) -> None:
 
 
 def attention_view(reading: Reading, position: int) -> None:
-    attention: Attention = session.compute(m, attention_weights, reading)
+    done = session.timed(m, attention_weights, reading)
+    attention: Attention = done.value
     left, middle, right = st.columns(3, gap="large", vertical_alignment="bottom")
     layers = ["mean", *map(str, range(1, m.info.layers + 1))]
     heads = ["mean", *map(str, range(1, m.info.heads + 1))]
@@ -172,6 +202,13 @@ def attention_view(reading: Reading, position: int) -> None:
     st.markdown("**Rollout**: which tokens reach the focus token over all paths up to this layer")
     roll = pd.DataFrame({"place": range(len(flow)), "token": attention.tokens, "weight": flow})
     session.draw(charts.rollout, roll, focus, key="p1_rollout", alt="Attention rollout")
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.attention import attention_weights",
+        f"attention_weights(m, {reading.text!r}).mean({layer}, {head})[{focus}]",
+        data=frame,
+    )
 
 
 def all_heads(reading: Reading, position: int) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from core import charts, session
-from core.comparison import compare_candidates, compare_sentences
+from core.comparison import compare_candidates, compare_models, compare_sentences
 from core.errors import ClozeError
 from core.filling import Method, fill
 from core.prediction import (
@@ -164,7 +164,13 @@ def every_position(reading: Reading, position: int, _: int | None) -> None:
     st.caption("Each token hidden alone, all in one batch. Click a bar to hide that token above.")
     if not session.agreed(reading, SLOW, "p3_all_positions"):
         return
-    done = session.timed(m, score_positions, reading)
+    within = len(reading.words) < len(reading.tokens) and st.toggle(
+        "Hide the later pieces of a word along with each piece",
+        key="p3_within",
+        bind="query-params",
+        help="They give the word away (Kauf and Ivanova 2023).",
+    )
+    done = session.timed(m, score_positions, reading, within_word=within)
     scores = done.value
     left, middle, right = st.columns(3)
     left.metric(
@@ -188,7 +194,8 @@ def every_position(reading: Reading, position: int, _: int | None) -> None:
         m,
         done.seconds,
         "from core.prediction import score_positions",
-        f"score_positions(m, {reading.text!r})",
+        f"score_positions(m, {reading.text!r}, within_word={within})",
+        data=scores,
     )
 
 
@@ -226,6 +233,7 @@ def which_matter(reading: Reading, position: int, target: int | None) -> None:
         done.seconds,
         "from core.prediction import occlusion",
         f"occlusion(m, {reading.text!r}, {position}, target_id={target})",
+        data=done.value,
     )
 
 
@@ -243,6 +251,7 @@ def by_layer(reading: Reading, position: int, target: int | None) -> None:
         done.seconds,
         "from core.prediction import layer_lens",
         f"layer_lens(m, {reading.text!r}, {position}, target_id={target})",
+        data=done.value,
     )
 
 
@@ -269,6 +278,7 @@ def own_candidates(reading: Reading, position: int, _: int | None) -> None:
         done.seconds,
         "from core.comparison import compare_candidates",
         f"compare_candidates(m, {reading.text!r}, {position}, {words!r})",
+        data=table,
     )
 
 
@@ -298,6 +308,50 @@ def two_sentences(*_: object) -> None:
         done.seconds,
         "from core.comparison import compare_sentences",
         f"compare_sentences(m, {first!r}, {second!r})",
+        data=table,
+    )
+
+
+def two_models(reading: Reading, position: int, _: int | None) -> None:
+    st.caption(
+        "The same text read by another masked language model, aligned by word where the two cut it "
+        "differently. Later pieces of a word are hidden along with each piece."
+    )
+    name = st.text_input(
+        "The other model",
+        placeholder="A hub name such as bert-base-uncased, or a folder such as ./mine",
+        key="p3_other",
+        bind="query-params",
+    )
+    if not name.strip():
+        return
+    other = session.load(session.allowed(name))
+    start = time.perf_counter()
+    table = compare_models(m, other, reading.text)
+    one, two = table[["first_log_p", "second_log_p"]].sum()
+    left, right = st.columns(2, gap="large")
+    for column, title, loaded, total in ((left, "First", m, one), (right, "Second", other, two)):
+        with column:
+            st.markdown(f"**{title}**: {session.escape(loaded.info.name)}")
+            st.metric("log p of the text", f"{total:.2f} nats")
+            if not reading.masks:
+                here = read(loaded, reading.text)
+                start_of_word = reading.token(position).start
+                place = next(t.position for t in here.tokens if t.end > start_of_word)
+                for prediction in predict_word(loaded, here, place):
+                    session.draw(
+                        charts.top_k,
+                        session.candidate_frame(prediction),
+                        key=f"p3_{title}_{prediction.position}",
+                        alt=f"Most probable tokens of the {title.lower()} model",
+                    )
+    session.draw(charts.word_pairs, table, key="p3_models", alt="log p of each word by model")
+    session.provenance(
+        m,
+        time.perf_counter() - start,
+        "from core.comparison import compare_models",
+        f"compare_models(m, load_model({name!r}), {reading.text!r})",
+        data=table,
     )
 
 
@@ -407,6 +461,7 @@ tabs = st.tabs(
         "Your candidates",
         "Two sentences",
         "Can it write?",
+        "Two models",
     ],
     key="p3_view",
     bind="query-params",
@@ -418,6 +473,7 @@ views: tuple[Callable[[Reading, int, int | None], None], ...] = (
     own_candidates,
     two_sentences,
     can_it_write,
+    two_models,
 )
 for tab, view in zip(tabs, views, strict=True):
     if tab.open:

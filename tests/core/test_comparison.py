@@ -1,6 +1,6 @@
 import pytest
 
-from core.comparison import compare_candidates, compare_sentences
+from core.comparison import compare_candidates, compare_models, compare_sentences
 from core.errors import TextError
 from core.prediction import predict_masks, score_positions
 
@@ -56,6 +56,17 @@ def test_a_pair_is_aligned_and_sums_to_the_pseudo_log_likelihood(tiny):
 def test_pieces_of_a_word_are_one_row(tiny):
     table = compare_sentences(tiny, "moss photosynthesises", "moss ran")
     assert table["first"].tolist() == ["moss", "photosynthesises"]
+
+
+def test_two_models_are_aligned_by_word(tiny, embedded):
+    text = "moss photosynthesises in rain."
+    table = compare_models(tiny, embedded, text)
+    assert table["first"].tolist() == ["moss", "photosynthesises", "in", "rain", "."]
+    assert table["second"].tolist() == table["first"].tolist()
+    expected = -score_positions(embedded, text, within_word=True)["loss"].sum()
+    assert table["second_log_p"].sum() == pytest.approx(expected, abs=1e-5)
+    same = compare_models(tiny, tiny, text)
+    assert same["first_log_p"].tolist() == same["second_log_p"].tolist()
 
 
 def test_an_empty_sentence_is_said(tiny):

@@ -173,6 +173,21 @@ def test_score_positions_in_several_passes(tiny, monkeypatch):
     pd.testing.assert_frame_equal(score_positions(tiny, text), whole, atol=1e-5)
 
 
+def test_within_word_hides_the_later_pieces_too(tiny):
+    """Kauf and Ivanova (2023): a piece is scored without the pieces after it in its word."""
+    text = "moss photosynthesises in rain"
+    scores = score_positions(tiny, text, within_word=True).set_index("position")
+    plain = score_positions(tiny, text).set_index("position")
+    shown = {1: "[MASK] [MASK] [MASK] [MASK]", 2: "photo [MASK] [MASK] [MASK]"}
+    for position, pieces in shown.items():
+        ids = tiny.tokenizer(f"moss {pieces} in rain").input_ids
+        true = tiny.tokenizer(text).input_ids[position + 1]
+        oracle = whole_distribution(tiny, ids, position + 1)[true].item()
+        assert scores["p_true"][position] == pytest.approx(oracle, abs=1e-5)
+    for position in (0, 4, 5, 6):  # words of one piece, and the last piece of a word
+        assert scores["p_true"][position] == pytest.approx(plain["p_true"][position], abs=1e-5)
+
+
 def test_masks_and_control_tokens_are_context_only(tiny):
     scores = score_positions(tiny, "the [MASK] sat [SEP] on")
     assert scores["position"].tolist() == [0, 2, 4]

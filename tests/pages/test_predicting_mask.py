@@ -1,3 +1,5 @@
+import ast
+
 import pytest
 
 from core.prediction import predict_masks, predict_position, pseudo_perplexity, score_positions
@@ -67,7 +69,7 @@ def test_masks_of_ones_own(page, embedded):
 
 
 @pytest.mark.parametrize("view", ["Which words matter", "Layer by layer", "Your candidates",
-                                  "Two sentences", "Can it write?"])  # fmt: skip
+                                  "Two sentences", "Can it write?", "Two models"])  # fmt: skip
 def test_every_view_opens(app, view):
     app.query_params["p3_view"] = view
     app.run()
@@ -129,6 +131,45 @@ def test_text_comes_back_after_a_visit_elsewhere(page):
     page.switch_page("pages/3_Predicting_mask.py").run()
     assert page.text_area(key="p3_text").value == "A dog ran home"
     assert page.slider(key="p3_k").value == 9
+
+
+def test_two_models_side_by_side(app, tiny_folder, monkeypatch):
+    monkeypatch.setenv("CLOZE_MODELS", str(tiny_folder.parent))
+    app.query_params["p3_view"] = "Two models"
+    app.query_params["p3_other"] = f"./{tiny_folder.name}"
+    app.run()
+    app.switch_page("pages/3_Predicting_mask.py").run()
+    assert not app.exception
+    assert not app.error
+    assert any("Second" in element.value for element in app.markdown)
+    app.text_input(key="p3_other").set_value("./nothing").run()
+    assert "There is no folder" in said(app)
+
+
+def run_snippet(code):
+    """Run a page's snippet as a notebook would, and give the value of its last expression."""
+    tree = ast.parse(code)
+    last = ast.Expression(tree.body.pop().value)
+    scope = {}
+    exec(compile(tree, "snippet", "exec"), scope)
+    return eval(compile(last, "snippet", "eval"), scope)
+
+
+def test_the_code_on_the_page_gives_the_numbers_of_the_page(page):
+    prediction, scores = (run_snippet(block.value) for block in page.code)
+    shown = figures(page)
+    assert f"{prediction.true_rank:,}" == shown["True rank"]
+    assert f"{prediction.loss:.2f}" == shown["Loss (nats)"]
+    assert f"{pseudo_perplexity(scores):,.2f}" == shown["Pseudo-perplexity"]
+
+
+@pytest.mark.parametrize("view", ["Which words matter", "Layer by layer", "Your candidates",
+                                  "Two sentences", "Can it write?"])  # fmt: skip
+def test_the_code_of_every_view_runs(app, view):
+    app.query_params["p3_view"] = view
+    app.run()
+    app.switch_page("pages/3_Predicting_mask.py").run()
+    assert run_snippet(app.code[-1].value) is not None
 
 
 def test_markup_is_shown_as_typed(page):

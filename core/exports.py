@@ -1,0 +1,24 @@
+"""Data that leaves the app: CSV that a spreadsheet can't take for formulas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def safe_csv(frame: pd.DataFrame) -> str:
+    """CSV of a frame; text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    >>> import pandas as pd
+    >>> safe_csv(pd.DataFrame({"token": ["=1+1", "cat"], "loss": [-0.5, 1.0]}))
+    "token,loss\\n'=1+1,-0.5\\ncat,1.0\\n"
+    """
+
+    def safe(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return frame.map(safe).to_csv(index=False)

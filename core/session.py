@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
@@ -86,6 +87,7 @@ def run_app() -> None:
     st.set_page_config(page_title="Cloze", page_icon=":material/ink_eraser:", layout="wide")
     page = st.navigation([page for page, _ in pages_with_summaries()])
     pick_model()
+    offer_link()
     _run.framed = True
     try:
         page.run()
@@ -134,6 +136,14 @@ def pick_model() -> None:
             f"{info.parameters / 1e6:.1f} M parameters · {info.vocabulary:,} tokens"
         )
     _run.model = m
+
+
+def offer_link() -> None:
+    """The address of this very view, to be copied."""
+    with st.sidebar.popover("Link to this view", icon=":material/link:", width="stretch"):
+        st.caption("Every input is part of the address; who opens it sees the same view.")
+        query = urlencode(st.query_params.to_dict())
+        st.code(f"{st.context.url}?{query}" if query else st.context.url, language=None)
 
 
 def model() -> LoadedModel:

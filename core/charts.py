@@ -570,3 +570,21 @@ run_loss = _drawing(_loss_rows, bands="curve")(
 run_p_true = _drawing(_p_true_rows, bands="curve")(
     _by_step({"masked": MASKED, "random": RANDOM, "kept": KEPT}, "Mean p(true)", "%")
 )
+
+
+@_drawing(lambda frame: frame.assign(curve="train"), bands="curve")
+def live_loss(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Loss of each step as a run goes on: step, loss."""
+    return (
+        alt.Chart(data)
+        .mark_line(color=OTHER)
+        .encode(
+            x=alt.X("step:Q", title="Step"),
+            y=alt.Y("loss:Q", title="Loss (nats)", scale=alt.Scale(zero=False)),
+            tooltip=[
+                alt.Tooltip("step:Q", title="Step"),
+                alt.Tooltip("loss:Q", title="Loss (nats)", format=".3f"),
+            ],
+        )
+        .properties(height=260)
+    )

@@ -73,10 +73,9 @@ class Chunks:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def sample(self, count: int) -> Chunks:
-        """`count` chunks spread evenly over the text."""
-        chosen = np.linspace(0, len(self) - 1, min(count, len(self))).astype(int)
-        return Chunks(self.ids, self.words, self.starts[chosen], self.lengths[chosen])
+    def first(self, count: int) -> Chunks:
+        """The first `count` chunks."""
+        return Chunks(self.ids, self.words, self.starts[:count], self.lengths[:count])
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def pretrain(
     if held_out:
         kept = held_out if isinstance(held_out, Chunks) else cut(held_out)
     else:
-        kept, chunks = _hold_out(chunks)
+        kept, chunks = hold_out(chunks)
     model = copy.deepcopy(m.model)
     model.requires_grad_(True)
     _set_dropout(model, config.dropout)
@@ -337,7 +336,7 @@ def padded(m: LoadedModel, chunks: Chunks, batch: np.ndarray) -> tuple[np.ndarra
     return ids, words
 
 
-def _hold_out(chunks: Chunks, every: int = 50) -> tuple[Chunks, Chunks]:
+def hold_out(chunks: Chunks, every: int = 50) -> tuple[Chunks, Chunks]:
     """Every 50th chunk, or the last one of a short text, and the rest."""
     number = np.arange(len(chunks))
     if len(chunks) < 2:
@@ -393,6 +392,59 @@ def from_encoder(folder: Path, texts: Sequence[str]) -> LoadedModel:
     for encoding in backend.encode_batch(list(texts[::10]), add_special_tokens=False):
         np.add.at(counts, encoding.ids, 1)
     return wrap(with_fresh_head(folder, counts), tokenizer, name=folder.name)
+
+
+def from_scratch(m: LoadedModel, *, layers: int, hidden: int, seed: int = 0) -> LoadedModel:
+    """An untrained small BERT that reads with the tokenizer of `m`. Its heads are 32 wide."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    if not 1 <= layers <= 12 or hidden % 32 or not 32 <= hidden <= 768:
+        raise SettingError(
+            f"A BERT from scratch has 1 to 12 layers and a hidden size of 32 to 768 in steps of 32, "
+            f"not {layers} and {hidden}."
+        )
+    config = BertConfig(
+        vocab_size=m.info.vocabulary,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        intermediate_size=4 * hidden,
+        max_position_embeddings=min(512, m.info.max_tokens),
+        pad_token_id=m.pad_token_id,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = BertForMaskedLM(config)
+    return wrap(model.to(m.info.device), m.tokenizer, name=f"BERT {layers} x {hidden} from scratch")
+
+
+def steps_in(chunks: Chunks, config: PretrainConfig) -> int:
+    """Optimiser steps in one pass over the text."""
+    lengths, seed = chunks.lengths + 2, (config.optimiser.seed, 1)
+    return len(training.by_length(lengths, batch_tokens=config.batch_tokens, seed=seed))
+
+
+def export(m: LoadedModel, model: PreTrainedModel, folder: Path) -> None:
+    """Float16 safetensors with config and tokenizer, as transformers loads them."""
+    import torch
+
+    copy.deepcopy(model).to(torch.float16).save_pretrained(folder)
+    m.tokenizer.save_pretrained(folder)
+
+
+def as_zip(m: LoadedModel, model: PreTrainedModel) -> bytes:
+    """`export` as one file to take home."""
+    import io
+    import tempfile
+    import zipfile
+
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(packed, "w") as archive:
+        export(m, model, Path(name))
+        for path in sorted(Path(name).iterdir()):
+            archive.write(path, f"model/{path.name}")
+    return packed.getvalue()
 
 
 def as_record(event: training.Measured) -> dict[str, object]:

@@ -21,6 +21,7 @@ from core.pretraining import (
     as_record,
     chunk,
     evaluate,
+    export,
     from_encoder,
     pretrain,
 )
@@ -104,17 +105,6 @@ def _consume(
                 report = evaluation_report(wrap(event.model, m.tokenizer, name="trained"), held)
                 (output / "evaluation.json").write_text(json.dumps(report, indent=1))
                 logger.info("evaluation: %s", json.dumps(report))
-
-
-def export(m: LoadedModel, model: object, folder: Path) -> None:
-    """Float16 safetensors with config and tokenizer, as transformers loads them."""
-    import copy
-
-    import torch
-
-    half = copy.deepcopy(model).to(torch.float16)  # type: ignore[attr-defined]
-    half.save_pretrained(folder)
-    m.tokenizer.save_pretrained(folder)
 
 
 def evaluation_report(m: LoadedModel, held: dict[str, Chunks]) -> dict[str, dict[str, float]]:

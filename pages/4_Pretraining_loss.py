@@ -1,12 +1,33 @@
-"""Page 4: the pre-training loss, in the recorded run of the embedded model."""
+"""Page 4: the pre-training loss, in the recorded run of the embedded model and in one of yours."""
 
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 import pandas as pd
 import streamlit as st
 
-from core import charts, session
+from core import charts, masking, session, training
+from core.datasets import paragraphs, python_reference
+from core.errors import ClozeError
+from core.models import LoadedModel, wrap
+from core.prediction import predict_masks
+from core.pretraining import (
+    PretrainConfig,
+    as_record,
+    as_zip,
+    chunk,
+    default_probes,
+    from_scratch,
+    hold_out,
+    pretrain,
+    steps_in,
+)
 from core.runs import RecordedRun, recorded_run
 
 session.framed()
+m = session.model()
 
 
 def play(run: RecordedRun) -> None:
@@ -71,17 +92,227 @@ def probe_table(run: RecordedRun, step: int) -> pd.DataFrame:
     return table.reset_index(names="Sentence")
 
 
+@dataclass
+class LiveRun:
+    """A run of this visit. Its generator waits between events, so that it can be paused."""
+
+    start: LoadedModel
+    events: Iterator[training.Event]
+    steps: int
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    records: list[dict[str, object]] = field(default_factory=list)
+    speed: float = 0.0
+    step: int = 0
+    result: LoadedModel | None = None
+    began: float = 0.0  # when this stretch of the run began, and at which step
+    first: int = 0
+
+
+def chosen_text() -> Sequence[str]:
+    source = st.segmented_control(
+        "Text",
+        ["Python reference", "Your own"],
+        default="Python reference",
+        required=True,
+        key="p4_source",
+        bind="query-params",
+        help="The language reference that ships inside Python, or text that you paste or upload.",
+    )
+    if source == "Python reference":
+        return python_reference()
+    pasted = st.text_area("Paragraphs, with an empty line between them", key="p4_text", height=140)
+    upload = st.file_uploader("Or a text file", type=["txt"], key="p4_file")
+    text = upload.getvalue().decode("utf-8", errors="replace") if upload else pasted
+    return paragraphs(text)
+
+
+def settings(texts: Sequence[str]) -> LiveRun | None:
+    """The form of a run; what it starts, or None."""
+    first, second, third = st.columns(3, gap="large")
+    scratch = first.toggle(
+        "From scratch",
+        key="p4_scratch",
+        bind="query-params",
+        help="An untrained BERT of 2 layers, hidden size 128; else a copy of the loaded model.",
+    )
+    budget = first.slider(
+        "Thousand tokens of text", 5, 200, 20, 5, key="p4_budget", bind="query-params"
+    )
+    epochs = second.slider("Epochs", 1, 30, 3, key="p4_epochs", bind="query-params")
+    rate = second.slider(
+        "Mask probability", 5, 50, 15, format="%d%%", key="p4_rate", bind="query-params"
+    )
+    learning_rate = third.select_slider(
+        "Learning rate",
+        [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3],
+        1e-4,
+        format_func="{:.0e}".format,
+        key="p4_learning_rate",
+        bind="query-params",
+    )
+    unit = third.segmented_control(
+        "What is masked",
+        [unit.value for unit in masking.Unit],
+        default="token",
+        required=True,
+        key="p4_unit",
+        bind="query-params",
+    )
+    seed = third.number_input("Seed", 0, 99_999, 0, key="p4_seed", bind="query-params")
+    if not st.button("Train", type="primary", icon=":material/play_arrow:"):
+        return None
+    start = from_scratch(m, layers=2, hidden=128, seed=seed) if scratch else m
+    chunks = chunk(start, texts, 128, words=unit != "token")
+    kept = int(np.searchsorted(np.cumsum(chunks.lengths), 1000 * budget)) + 1
+    held, used = hold_out(chunks.first(kept))
+    config = PretrainConfig(
+        optimiser=training.TrainConfig(steps=1, learning_rate=learning_rate, warmup=0.1, seed=seed),
+        rate=rate / 100,
+        unit=masking.Unit(unit),
+        batch_tokens=1024,
+    )
+    per_epoch = steps_in(used, config)
+    optimiser = replace(config.optimiser, steps=epochs * per_epoch, measure_every=per_epoch)
+    probes = ["A [MASK] statement returns a value.", *default_probes(start)[:2]]
+    events = pretrain(
+        start,
+        used,
+        replace(config, optimiser=optimiser),
+        held_out=held,
+        probes=[probe.replace("[MASK]", start.mask_token) for probe in probes],
+    )
+    return LiveRun(start, events, optimiser.steps)
+
+
+def follow(run: LiveRun) -> None:
+    """Train until it is done; any click ends this script, and the run waits where it is."""
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    right.button("Pause", icon=":material/pause:", width="stretch", key="p4_pause")
+    bar = left.progress(run.step / run.steps)
+    curve = st.empty()
+    for event in run.events:
+        match event:
+            case training.StepDone():
+                run.step, run.speed = event.step, event.samples_per_second
+                run.losses.append((event.step, event.loss))
+            case training.StepSkipped():
+                run.step = event.step
+            case training.Measured():
+                run.records.append(as_record(event))
+            case training.Done():
+                run.result = wrap(event.model, run.start.tokenizer, name="trained here")
+        pace = (time.perf_counter() - run.began) / max(1, run.step - run.first)
+        bar.progress(
+            run.step / run.steps,
+            f"Step {run.step} of {run.steps}, {run.speed:,.0f} tokens a second, "
+            f"{pace * (run.steps - run.step):,.0f} s left",
+        )
+        if run.losses:
+            with curve:
+                draw_losses(run)
+    st.rerun()
+
+
+def draw_losses(run: LiveRun) -> None:
+    frame = pd.DataFrame(run.losses, columns=["step", "loss"])
+    session.draw(charts.live_loss, frame, key="p4_live", alt="Loss by step of this run")
+
+
+def train_now() -> None:
+    st.markdown(
+        "**Computed now**, on a copy of the model: the loaded one stays as it is for everyone. The "
+        "same loop trained the embedded model."
+    )
+    texts = chosen_text()
+    started = settings(texts)
+    if started is not None:
+        st.session_state["p4_run"] = started
+    run: LiveRun | None = st.session_state.get("p4_run")
+    if run is None:
+        return
+    if run.result is None:
+        if started is not None or st.button("Go on", icon=":material/play_arrow:"):
+            run.began, run.first = time.perf_counter(), run.step
+            follow(run)
+        st.caption(f"Paused at step {run.step} of {run.steps}. Nothing is lost while it waits.")
+    if run.losses:
+        draw_losses(run)
+    if len(run.records) > 1:
+        show_epochs(run)
+    if run.result is not None:
+        before_and_after(run, run.result)
+
+
+def show_epochs(run: LiveRun) -> None:
+    """Held-out measurements, epoch 0 being before training."""
+    rows = [
+        {
+            "Epoch": number,
+            "Held-out loss": record["held_out"]["loss"],  # type: ignore[index]
+            "Top-1": record["held_out"]["accuracy"],  # type: ignore[index]
+            **{f"p(true), {way}": p for way, p in record["p_true"].items()},  # type: ignore[attr-defined]
+        }
+        for number, record in enumerate(run.records)
+    ]
+    st.dataframe(
+        pd.DataFrame(rows).style.format("{:.3f}", subset=list(rows[0])[1:]), hide_index=True
+    )
+
+
+def before_and_after(run: LiveRun, trained: LoadedModel) -> None:
+    sentence = st.text_input(
+        "A sentence with a mask of your own",
+        f"A {m.mask_token} statement returns a value.",
+        key="p4_probe",
+        bind="query-params",
+    )
+    left, right = st.columns(2, gap="large")
+    for column, title, model in ((left, "Before", run.start), (right, "After", trained)):
+        with column:
+            st.markdown(f"**{title}**")
+            for prediction in predict_masks(model, sentence):
+                session.draw(
+                    charts.top_k,
+                    session.candidate_frame(prediction),
+                    key=f"p4_{title}_{prediction.position}",
+                    alt=f"Most probable tokens {title.lower()} training",
+                )
+    st.download_button(
+        "Download the trained model",
+        lambda: as_zip(run.start, trained.model),
+        "model.zip",
+        "application/zip",
+        icon=":material/download:",
+        help="A folder that transformers loads: AutoModelForMaskedLM.from_pretrained('model')",
+        on_click="ignore",
+    )
+
+
+def recorded() -> None:
+    st.markdown(
+        "**Recorded run**: this is how the embedded model was trained, measured as it went on text "
+        "that it never trained on."
+    )
+    play(recorded_run())
+    st.caption(
+        "Recorded, not computed now. The recipe is in the model card on the Home page. Masking "
+        "while training and while measuring differ in rate (25 % and 15 %), so the two losses are "
+        "not on the same scale."
+    )
+
+
 if "p4_next" in st.session_state:
     st.session_state["p4_step"] = st.session_state.pop("p4_next")
 st.title("Pre-training loss")
 st.markdown(
     "The model learns by one question, asked millions of times: which word stood here? The loss is "
-    "the mean of −log p(true) over the masked positions. **Recorded run**: this is how the embedded "
-    "model was trained, measured as it went on text that it never trained on."
+    "the mean of −log p(true) over the masked positions."
 )
-play(recorded_run())
-st.caption(
-    "Recorded, not computed now. The recipe is in the model card on the Home page. Masking while "
-    "training and while measuring differ in rate (25 % and 15 %), so the two losses are not on the "
-    "same scale."
-)
+tabs = st.tabs(["Recorded run", "Train now"], key="p4_view", bind="query-params")
+for tab, show in zip(tabs, (recorded, train_now), strict=True):
+    if tab.open:
+        with tab:
+            try:
+                show()
+            except ClozeError as error:
+                session.show_error(error)

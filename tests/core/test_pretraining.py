@@ -1,6 +1,8 @@
 import gzip
+import io
 import json
 import math
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,15 +13,17 @@ from core import masking
 from core.errors import SettingError
 from core.models import load_model
 from core.pretraining import (
-    Chunks,
     MaskedLM,
     PretrainConfig,
+    as_zip,
     chunk,
     evaluate,
     from_encoder,
+    from_scratch,
     loss_by_rate,
     padded,
     pretrain,
+    steps_in,
     target_logits,
 )
 from core.pretraining_cli import main, read_paragraphs
@@ -142,9 +146,36 @@ def test_each_pass_masks_anew(tiny):
     assert [b.tolist() for b in task.batches(1)] != [b.tolist() for b in task.batches(2)]
 
 
-def test_sampling_spreads_over_the_text():
-    chunks = Chunks(np.arange(10), np.arange(10), np.arange(10), np.ones(10, dtype=int))
-    assert chunks.sample(4).starts.tolist() == [0, 3, 6, 9]
+def test_a_bert_from_scratch_learns_and_reads_with_the_same_tokenizer(tiny):
+    small = from_scratch(tiny, layers=2, hidden=32, seed=1)
+    assert small.info.layers == 2
+    assert small.info.heads == 1
+    assert small.info.vocabulary == tiny.info.vocabulary
+    again = from_scratch(tiny, layers=2, hidden=32, seed=1)
+    assert again.weights_hash == small.weights_hash
+    assert from_scratch(tiny, layers=2, hidden=32, seed=2).weights_hash != small.weights_hash
+    # untrained: near the loss of a uniform guess
+    untrained = evaluate(small, chunk(small, TEXTS, 32)).loss
+    assert untrained == pytest.approx(math.log(tiny.info.vocabulary), abs=0.3)
+    with pytest.raises(SettingError, match="1 to 12 layers"):
+        from_scratch(tiny, layers=2, hidden=33)
+
+
+def test_the_steps_of_a_pass_are_its_batches(tiny):
+    settings = config(batch_tokens=64)
+    chunks = chunk(tiny, TEXTS, 32)
+    task = MaskedLM(tiny, chunks, chunks, [], settings)
+    assert steps_in(chunks, settings) == len(list(task.batches(1)))
+
+
+def test_the_zip_loads_in_transformers(tiny, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(as_zip(tiny, tiny.model))) as archive:
+        archive.extractall(tmp_path)
+    fill = pipeline("fill-mask", model=str(tmp_path / "model"))
+    oracle = pipeline("fill-mask", model=tiny.model, tokenizer=tiny.tokenizer)
+    ours, theirs = fill("the [MASK] sat")[0], oracle("the [MASK] sat")[0]
+    assert ours["token"] == theirs["token"]
+    assert ours["score"] == pytest.approx(theirs["score"], abs=1e-2)  # float16 weights
 
 
 def test_an_encoder_gets_a_head_that_predicts_frequencies(headless_folder):

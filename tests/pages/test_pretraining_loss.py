@@ -45,3 +45,42 @@ def test_play_starts_at_the_beginning_and_can_be_paused(app):
     assert app.session_state["p4_playing"]
     next(b for b in app.button if b.label == "Pause").click().run()
     assert not app.session_state["p4_playing"]
+
+
+def train(app, **parameters):
+    open_page(app, p4_view="Train now", p4_budget="5", p4_epochs="1", **parameters)
+    next(b for b in app.button if b.label == "Train").click().run(timeout=120)
+    assert not app.exception
+    return app
+
+
+def test_training_from_scratch_is_live_and_shows_before_and_after(app):
+    train(app, p4_scratch="true")
+    run = app.session_state["p4_run"]
+    assert run.result is not None
+    assert [step for step, _ in run.losses] == list(range(1, run.steps + 1))
+    assert [record["step"] for record in run.records] == [0, run.steps]
+    first, last = (record["held_out"]["loss"] for record in run.records)
+    assert last < first
+    assert {"**Before**", "**After**"} <= {element.value for element in app.markdown}
+
+
+def test_the_loaded_model_is_not_changed_by_training(app, embedded):
+    before = embedded.weights_hash
+    train(app, p4_learning_rate="0.001")
+    run = app.session_state["p4_run"]
+    assert run.start.weights_hash == before
+    assert run.result.weights_hash != before
+    assert not run.start.model.training
+
+
+def test_text_of_ones_own(app):
+    open_page(app, p4_view="Train now", p4_source="Your own", p4_scratch="true", p4_epochs="1")
+    next(b for b in app.button if b.label == "Train").click().run()
+    assert not app.exception
+    assert any("text is empty" in error.value.replace("\\", "") for error in app.error)
+    text = "\n\n".join(f"The cat number {n} sat on the mat and slept." for n in range(30))
+    app.text_area(key="p4_text").set_value(text).run()
+    next(b for b in app.button if b.label == "Train").click().run(timeout=120)
+    assert not app.exception
+    assert app.session_state["p4_run"].result is not None

@@ -6,7 +6,7 @@ heads say nothing, so that what they do to a prediction can be measured by `pred
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,10 @@ class Attention:
     tokens: tuple[str, ...]  # all that the model reads, [CLS] and [SEP] included
     added: np.ndarray  # (tokens,) bool: added by the model, such as [CLS] and [SEP]
     weights: np.ndarray  # (layers, heads, query, key) float32; every row sums to 1
+
+    def __iter__(self) -> Iterator[Any]:
+        """Unpacks as tokens, weights."""
+        return iter((self.tokens, self.weights))
 
     def mean(self, layer: int | None, head: int | None) -> np.ndarray:
         """Weights (query, key) of one head, or the mean over all layers or heads where None."""

@@ -546,7 +546,7 @@ def _by_step(
                 "curve:N",
                 title=None,
                 scale=alt.Scale(domain=list(curves), range=list(curves.values())),
-                legend=alt.Legend(orient="top"),
+                legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
             ),
         )
         lines = base.mark_line().encode(strokeDash=alt.StrokeDash("curve:N", legend=None))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import lgamma, log, log1p
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -77,6 +77,13 @@ class Masked:
     action: np.ndarray  # `Action` per position
 
 
+class HasVocabulary(Protocol):
+    """A loaded model, which keeps its vocabulary."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
     """The vocabulary of a tokenizer; takes milliseconds, so keep it for repeated use."""
     pieces = tokenizer.get_vocab()
@@ -91,9 +98,16 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
     )
 
 
+def _vocabulary(source: PreTrainedTokenizerBase | Vocabulary | HasVocabulary) -> Vocabulary:
+    if isinstance(source, Vocabulary):
+        return source
+    kept = getattr(source, "vocabulary", None)
+    return kept if isinstance(kept, Vocabulary) else vocabulary_of(source)
+
+
 def mask_tokens(
     input_ids: np.ndarray | Sequence[int] | Sequence[Sequence[int]],
-    tokenizer: PreTrainedTokenizerBase | Vocabulary,
+    tokenizer: PreTrainedTokenizerBase | Vocabulary | HasVocabulary,
     *,
     rate: float = 0.15,
     split: Split | tuple[float, float, float] = Split(),
@@ -118,7 +132,7 @@ def mask_tokens(
     chosen = Unit(unit)
     if chosen is not Unit.TOKEN and words is None:
         raise SettingError(f"Masking by {chosen.value} needs the word number of each token.")
-    vocabulary = tokenizer if isinstance(tokenizer, Vocabulary) else vocabulary_of(tokenizer)
+    vocabulary = _vocabulary(tokenizer)
     share = split if isinstance(split, Split) else Split(*split)
     ids = np.asarray(input_ids)
     rng = np.random.default_rng(seed)
@@ -166,7 +180,7 @@ def corrupt(
 
 def repeat_draw(
     input_ids: np.ndarray | Sequence[int],
-    tokenizer: PreTrainedTokenizerBase | Vocabulary,
+    tokenizer: PreTrainedTokenizerBase | Vocabulary | HasVocabulary,
     *,
     rate: float = 0.15,
     split: Split = Split(),
@@ -180,7 +194,7 @@ def repeat_draw(
     Shape (draws, 4): selected, mask, random, keep. By token the number selected is binomial; by
     word and span it is held to the budget of round(rate x n) tokens.
     """
-    vocabulary = tokenizer if isinstance(tokenizer, Vocabulary) else vocabulary_of(tokenizer)
+    vocabulary = _vocabulary(tokenizer)
     ids, chosen, rng = np.asarray(input_ids), Unit(unit), np.random.default_rng(seed)
     many = np.tile(ids, (draws, 1))
     if chosen is Unit.TOKEN:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -47,16 +47,20 @@ class PretrainConfig:
     """What is masked, and how the text is cut and batched."""
 
     optimiser: training.TrainConfig = field(default_factory=lambda: training.TrainConfig(steps=200))
+    epochs: int | None = None  # passes over the text; they set the optimiser's steps, and measure
     rate: float = 0.15  # the share of tokens to predict, as in BERT
     split: masking.Split = field(default_factory=masking.Split)
     unit: masking.Unit = masking.Unit.TOKEN
     max_tokens: int = 128  # [CLS] and [SEP] included; most paragraphs are shorter
     batch_tokens: int = 4096  # padding included
+    open_ends: float = 0.0  # share of chunks read without their final . ! or ?, as people type
     dropout: float = 0.0  # a short run sees nothing twice, so there is little to overfit
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise SettingError(f"The mask probability must be above 0 and at most 1: {self.rate}.")
+        if self.epochs is not None and self.epochs < 1:
+            raise SettingError(f"Training needs at least 1 epoch, not {self.epochs}.")
         if not 8 <= self.max_tokens <= 8192:
             raise SettingError(f"A chunk must hold 8 to 8192 tokens, not {self.max_tokens}.")
 
@@ -113,7 +117,7 @@ class Measurement:
 def pretrain(
     m: LoadedModel,
     texts: Sequence[str] | Chunks,
-    config: PretrainConfig,
+    config: PretrainConfig = PretrainConfig(),
     *,
     held_out: Sequence[str] | Chunks = (),
     probes: Sequence[str] | None = None,
@@ -130,12 +134,21 @@ def pretrain(
         kept = held_out if isinstance(held_out, Chunks) else cut(held_out)
     else:
         kept, chunks = hold_out(chunks)
+    if config.epochs is not None:
+        config = _in_steps(config, chunks)
     model = copy.deepcopy(m.model)
     model.requires_grad_(True)
     _set_dropout(model, config.dropout)
     watched = default_probes(m) if probes is None else probes
     task = MaskedLM(m, chunks, kept, watched, config)
     return training.train(model, task, config.optimiser, checkpoint=checkpoint)
+
+
+def _in_steps(config: PretrainConfig, chunks: Chunks) -> PretrainConfig:
+    """The same configuration with its epochs as optimiser steps, measured after each epoch."""
+    each = steps_in(chunks, config)
+    optimiser = replace(config.optimiser, steps=each * (config.epochs or 1), measure_every=each)
+    return replace(config, epochs=None, optimiser=optimiser)
 
 
 class MaskedLM:
@@ -163,7 +176,8 @@ class MaskedLM:
     def loss(self, model: PreTrainedModel, batch: np.ndarray, step: int) -> torch.Tensor | None:
         import torch
 
-        ids, words = padded(self.m, self.chunks, batch)
+        rng = np.random.default_rng((self.config.optimiser.seed, step))
+        ids, words = padded(self.m, self._opened(batch, rng), batch)
         masked = masking.mask_tokens(
             ids,
             self.m.vocabulary,
@@ -171,12 +185,23 @@ class MaskedLM:
             split=self.config.split,
             unit=self.config.unit,
             words=words,
-            seed=np.random.default_rng((self.config.optimiser.seed, step)),
+            seed=rng,
         )
         if not masked.selected.any():
             return None
         logits, targets = target_logits(self.m, model, masked)
         return torch.nn.functional.cross_entropy(logits.float(), targets)
+
+    def _opened(self, batch: np.ndarray, rng: np.random.Generator) -> Chunks:
+        """The chunks, some of a batch without their final full stop."""
+        if self.config.open_ends == 0:
+            return self.chunks
+        lengths = self.chunks.lengths.copy()
+        last = self.chunks.ids[self.chunks.starts[batch] + lengths[batch] - 1]
+        stops = np.isin(last, [self.m.backend.token_to_id(stop) for stop in ".!?"])
+        drawn = rng.random(len(batch)) < self.config.open_ends
+        lengths[batch] -= stops & drawn & (lengths[batch] > 1)
+        return replace(self.chunks, lengths=lengths)
 
     def measure(self, model: PreTrainedModel) -> Measurement:
         return Measurement(

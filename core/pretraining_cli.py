@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
         rate=arguments.rate,
         max_tokens=arguments.max_tokens,
         batch_tokens=arguments.batch_tokens,
+        open_ends=arguments.open_ends,
     )
     held_chunks = {name: chunk(m, texts, 128) for name, texts in held.items() if texts}
     sample = chunk(
@@ -179,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-tokens", type=int, default=128)
     add("--batch-tokens", type=int, default=4096)
+    add("--open-ends", type=float, default=0.0, help="share of texts read without their full stop")
     add("--measure-every", type=int, default=250)
     add("--repeat", nargs="*", default=[], metavar="NAME=TIMES", help="read a file more often")
     add("--seed", type=int, default=0)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -167,21 +167,20 @@ def settings(texts: Sequence[str]) -> LiveRun | None:
     held, used = hold_out(chunks.first(kept))
     config = PretrainConfig(
         optimiser=training.TrainConfig(steps=1, learning_rate=learning_rate, warmup=0.1, seed=seed),
+        epochs=epochs,
         rate=rate / 100,
         unit=masking.Unit(unit),
         batch_tokens=1024,
     )
-    per_epoch = steps_in(used, config)
-    optimiser = replace(config.optimiser, steps=epochs * per_epoch, measure_every=per_epoch)
     probes = ["A [MASK] statement returns a value.", *default_probes(start)[:2]]
     events = pretrain(
         start,
         used,
-        replace(config, optimiser=optimiser),
+        config,
         held_out=held,
         probes=[probe.replace("[MASK]", start.mask_token) for probe in probes],
     )
-    return LiveRun(start, events, optimiser.steps)
+    return LiveRun(start, events, epochs * steps_in(used, config))
 
 
 def follow(run: LiveRun) -> None:

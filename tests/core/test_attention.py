@@ -18,6 +18,9 @@ TEXT = "the cat sat on the warm mat"
 def test_rows_sum_to_one(embedded):
     got = attention_weights(embedded, "The cat sat on the warm mat")
     assert got.weights.shape == (6, 12, 9, 9)
+    tokens, weights = got
+    assert tokens is got.tokens
+    assert weights is got.weights
     assert got.tokens[0] == "[CLS]"
     assert got.tokens[-1] == "[SEP]"
     assert got.added.tolist() == [True, *[False] * 7, True]

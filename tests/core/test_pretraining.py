@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, pipeline
 
-from core import masking
+from core import masking, training
 from core.errors import SettingError
 from core.models import load_model
 from core.pretraining import (
@@ -166,6 +166,25 @@ def test_the_steps_of_a_pass_are_its_batches(tiny):
     chunks = chunk(tiny, TEXTS, 32)
     task = MaskedLM(tiny, chunks, chunks, [], settings)
     assert steps_in(chunks, settings) == len(list(task.batches(1)))
+
+
+def test_epochs_are_measured_one_by_one(tiny):
+    events = list(pretrain(tiny, TEXTS, PretrainConfig(epochs=3, batch_tokens=256)))
+    measured = [e for e in events if isinstance(e, training.Measured)]
+    each = measured[1].step
+    assert [e.step for e in measured] == [0, each, 2 * each, 3 * each]
+    with pytest.raises(SettingError, match="at least 1 epoch"):
+        PretrainConfig(epochs=0)
+
+
+def test_open_ends_drop_the_final_full_stop_only(tiny):
+    chunks = chunk(tiny, ["the cat sat.", "a dog ran", "."], 32)
+    task = MaskedLM(tiny, chunks, chunks, [], config(open_ends=1.0))
+    opened = task._opened(np.arange(3), np.random.default_rng(0))
+    assert opened.lengths.tolist() == [3, 3, 1]
+    assert chunks.lengths.tolist() == [4, 3, 1]
+    task = MaskedLM(tiny, chunks, chunks, [], config())
+    assert task._opened(np.arange(3), np.random.default_rng(0)) is chunks
 
 
 def test_the_zip_loads_in_transformers(tiny, tmp_path):

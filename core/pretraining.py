@@ -198,7 +198,8 @@ class MaskedLM:
             return self.chunks
         lengths = self.chunks.lengths.copy()
         last = self.chunks.ids[self.chunks.starts[batch] + lengths[batch] - 1]
-        stops = np.isin(last, [self.m.backend.token_to_id(stop) for stop in ".!?"])
+        known = [self.m.backend.token_to_id(stop) for stop in ".!?"]
+        stops = np.isin(last, [token for token in known if token is not None])
         drawn = rng.random(len(batch)) < self.config.open_ends
         lengths[batch] -= stops & drawn & (lengths[batch] > 1)
         return replace(self.chunks, lengths=lengths)

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -25,7 +25,7 @@ from core.errors import ClozeError, ModelError
 from core.exports import safe_csv
 from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction
-from core.text import Reading
+from core.text import Reading, read
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -224,6 +224,51 @@ def escape(text: str) -> str:
     '\\\\:red\\\\[x\\\\] \\\\*y\\\\*'
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text.replace("\n", " "))
+
+
+def text_input(prefix: str) -> Reading:
+    """The text of a page as the model reads it; ends the page with a sentence if it can't be.
+
+    `prefix` is the page's own, so that its inputs keep apart from those of other pages in a link.
+    """
+    text = st.text_area(
+        "Text",
+        DEFAULT_SENTENCE,
+        key=f"{prefix}_text",
+        bind="query-params",
+        height=80,
+        help=f"{escape(model().mask_token)} may stand in it, as often as you like.",
+    )
+    try:
+        reading: Reading = compute(model(), read, text)
+    except ClozeError as error:
+        show_error(error)
+        st.stop()
+    show_notes(reading)
+    return reading
+
+
+def position_slider(reading: Reading, label: str, key: str) -> int:
+    """A position of the text; what is left over from a longer text goes back to the start."""
+    first, last = reading.first, reading.tokens[-1].position
+    if first == last:
+        st.session_state.pop(key, None)
+        return first
+    if not first <= st.session_state.get(key, first) <= last:
+        st.session_state[key] = first
+    return st.slider(label, first, last, min(first + 2, last), key=key, bind="query-params")
+
+
+def show_views(views: Mapping[str, Callable[..., None]], key: str, *args: Any) -> None:
+    """Tabs of which only the open one computes; an error of ours is said inside it."""
+    tabs = st.tabs(list(views), key=key, bind="query-params")
+    for tab, view in zip(tabs, views.values(), strict=True):
+        if tab.open:
+            with tab:
+                try:
+                    view(*args)
+                except ClozeError as error:
+                    show_error(error)
 
 
 def share(probability: float) -> str:

@@ -1,7 +1,5 @@
 """Page 1: what a token's left and right context are worth, in attention and in prediction."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -18,10 +16,9 @@ from core.attention import (
 from core.causal import predict_next
 from core.context import SIDES, Way, predict_from_sides, score_sides, sides_over_texts
 from core.datasets import sentences
-from core.errors import ClozeError
 from core.models import LoadedModel
 from core.prediction import predict_position, pseudo_perplexity, score_positions
-from core.text import Reading, read
+from core.text import Reading
 
 GRID = 24  # tokens up to which every head fits as a small heat map
 SLOW = 128  # tokens from which a view over all positions waits for a click
@@ -31,19 +28,7 @@ m = session.model()
 
 
 def choose_focus(reading: Reading) -> int:
-    first, last = reading.first, reading.tokens[-1].position
-    if first == last:
-        return first
-    if not first <= st.session_state.get("p1_position", first) <= last:
-        st.session_state["p1_position"] = first  # left over from a longer text
-    position = st.slider(
-        "Focus token",
-        first,
-        last,
-        min(first + 2, last),
-        key="p1_position",
-        bind="query-params",
-    )
+    position = session.position_slider(reading, "Focus token", "p1_position")
     before = reading.text[: reading.token(position).start][-60:]
     after = reading.text[reading.token(position).end :][:60]
     word = reading.token(position).label
@@ -297,27 +282,12 @@ def prediction_without(
 if "p1_view_next" in st.session_state:
     st.session_state["p1_view"] = st.session_state.pop("p1_view_next")
 st.title("Bidirectional context")
-text = st.text_area("Text", session.DEFAULT_SENTENCE, key="p1_text", bind="query-params", height=80)
-try:
-    reading = session.compute(m, read, text)
-except ClozeError as error:
-    session.show_error(error)
-    st.stop()
-session.show_notes(reading)
+reading = session.text_input("p1")
 position = choose_focus(reading)
-tabs = st.tabs(
-    ["The experiment", "Attention", "All heads", "Heads off"], key="p1_view", bind="query-params"
-)
-views: tuple[Callable[[Reading, int], None], ...] = (
-    experiment,
-    attention_view,
-    all_heads,
-    heads_off,
-)
-for tab, view in zip(tabs, views, strict=True):
-    if tab.open:
-        with tab:
-            try:
-                view(reading, position)
-            except ClozeError as error:
-                session.show_error(error)
+views = {
+    "The experiment": experiment,
+    "Attention": attention_view,
+    "All heads": all_heads,
+    "Heads off": heads_off,
+}
+session.show_views(views, "p1_view", reading, position)

@@ -9,7 +9,7 @@ from core.datasets import sentences
 from core.errors import ClozeError
 from core.models import LoadedModel
 from core.pretraining import Evaluation, loss_by_rate
-from core.text import Reading, read
+from core.text import Reading
 
 RATES = [round(0.05 * step, 2) for step in range(1, 11)]
 LOOKS = {  # colour and words for what happened to a token; the words alone tell them apart too
@@ -221,13 +221,7 @@ def how_much() -> None:
 
 
 st.title("Masking strategy")
-text = st.text_area("Text", session.DEFAULT_SENTENCE, key="p2_text", bind="query-params", height=80)
-try:
-    reading = session.compute(m, read, text)
-except ClozeError as error:
-    session.show_error(error)
-    st.stop()
-session.show_notes(reading)
+reading = session.text_input("p2")
 rate, split, unit = settings()
 seeds = choose_seed()
 masked = masking.mask_tokens(

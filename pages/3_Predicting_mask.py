@@ -36,22 +36,9 @@ m = session.model()
 
 def choose_position(reading: Reading) -> int:
     """A token picked by its chip or by the slider; both say the same."""
-    first, last = reading.first, reading.tokens[-1].position
-    if first == last:
-        st.session_state.pop("p3_position", None)
-        return first
     chips = st.container()
-    if not first <= st.session_state.get("p3_position", first) <= last:
-        st.session_state["p3_position"] = first  # left over from a longer text
-    position = st.slider(
-        "Hidden position",
-        first,
-        last,
-        min(first + 2, last),
-        key="p3_position",
-        bind="query-params",
-    )
-    if len(reading.tokens) <= CHIPS:
+    position = session.position_slider(reading, "Hidden position", "p3_position")
+    if 1 < len(reading.tokens) <= CHIPS:
         st.session_state["p3_chip"] = position
         chips.pills(
             "Click a word to hide it",
@@ -429,21 +416,7 @@ def how_it_was_read(reading: Reading) -> None:
 if "p3_next" in st.session_state:
     st.session_state["p3_position"] = st.session_state.pop("p3_next")
 st.title(r"Predicting \[MASK\]")
-text = st.text_area(
-    "Text",
-    session.DEFAULT_SENTENCE,
-    key="p3_text",
-    bind="query-params",
-    height=80,
-    help=f"Or type {session.escape(m.mask_token)} yourself, as often as you like.",
-)
-try:
-    reading = session.compute(m, read, text)
-except ClozeError as error:
-    session.show_error(error)
-    st.stop()
-session.show_notes(reading)
-
+reading = session.text_input("p3")
 target: int | None
 if reading.masks:
     position = reading.masks[0]
@@ -453,33 +426,14 @@ else:
     target = hidden_word(position, reading)
 
 st.divider()
-tabs = st.tabs(
-    [
-        "Every position",
-        "Which words matter",
-        "Layer by layer",
-        "Your candidates",
-        "Two sentences",
-        "Can it write?",
-        "Two models",
-    ],
-    key="p3_view",
-    bind="query-params",
-)
-views: tuple[Callable[[Reading, int, int | None], None], ...] = (
-    every_position,
-    which_matter,
-    by_layer,
-    own_candidates,
-    two_sentences,
-    can_it_write,
-    two_models,
-)
-for tab, view in zip(tabs, views, strict=True):
-    if tab.open:
-        with tab:
-            try:
-                view(reading, position, target)
-            except ClozeError as error:
-                session.show_error(error)
+views: dict[str, Callable[..., None]] = {
+    "Every position": every_position,
+    "Which words matter": which_matter,
+    "Layer by layer": by_layer,
+    "Your candidates": own_candidates,
+    "Two sentences": two_sentences,
+    "Can it write?": can_it_write,
+    "Two models": two_models,
+}
+session.show_views(views, "p3_view", reading, position, target)
 how_it_was_read(reading)

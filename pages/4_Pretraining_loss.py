@@ -10,7 +10,6 @@ import streamlit as st
 
 from core import charts, masking, session, training
 from core.datasets import paragraphs, python_reference
-from core.errors import ClozeError
 from core.models import LoadedModel, wrap
 from core.prediction import predict_masks
 from core.pretraining import (
@@ -307,11 +306,4 @@ st.markdown(
     "The model learns by one question, asked millions of times: which word stood here? The loss is "
     "the mean of −log p(true) over the masked positions."
 )
-tabs = st.tabs(["Recorded run", "Train now"], key="p4_view", bind="query-params")
-for tab, show in zip(tabs, (recorded, train_now), strict=True):
-    if tab.open:
-        with tab:
-            try:
-                show()
-            except ClozeError as error:
-                session.show_error(error)
+session.show_views({"Recorded run": recorded, "Train now": train_now}, "p4_view")

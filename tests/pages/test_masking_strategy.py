@@ -3,20 +3,14 @@ import pytest
 
 from core import masking
 from core.text import read
+from tests.pages.conftest import figures, open_page
 
 DEFAULT = "The cat sat on the warm mat"
 
 
 @pytest.fixture
 def page(app):
-    app.run()
-    app.switch_page("pages/2_Masking_strategy.py").run()
-    assert not app.exception
-    return app
-
-
-def figures(app):
-    return {metric.label.replace("\\", ""): metric.value for metric in app.metric}
+    return open_page(app, "2_Masking_strategy")
 
 
 def test_the_draw_is_that_of_core(page, embedded):

@@ -3,18 +3,15 @@ import ast
 import pytest
 
 from core.prediction import predict_masks, predict_position, pseudo_perplexity, score_positions
+from tests.pages.conftest import figures, open_page, said
 
+PAGE = "3_Predicting_mask"
 DEFAULT = "The cat sat on the warm mat"
 
 
-def said(app):
-    """All that the page says in errors, notes and captions, without the escapes."""
-    elements = [*app.error, *app.info, *app.caption]
-    return " ".join(element.value for element in elements).replace("\\", "")
-
-
-def figures(app):
-    return {metric.label: metric.value.replace("\\", "") for metric in app.metric}
+@pytest.fixture
+def page(app):
+    return open_page(app, PAGE)
 
 
 def type_text(app, text):
@@ -72,8 +69,7 @@ def test_masks_of_ones_own(page, embedded):
                                   "Two sentences", "Can it write?", "Two models"])  # fmt: skip
 def test_every_view_opens(app, view):
     app.query_params["p3_view"] = view
-    app.run()
-    app.switch_page("pages/3_Predicting_mask.py").run()
+    open_page(app, PAGE)
     assert not app.exception
     assert not app.error
 
@@ -82,8 +78,7 @@ def test_the_address_gives_the_state(app):
     app.query_params["p3_text"] = "A dog ran"
     app.query_params["p3_position"] = "1"
     app.query_params["p3_k"] = "7"
-    app.run()
-    app.switch_page("pages/3_Predicting_mask.py").run()
+    open_page(app, PAGE)
     assert app.text_area(key="p3_text").value == "A dog ran"
     assert "dog" in figures(app)["True token ★"]
     assert "30,515 other tokens" in said(app)
@@ -137,8 +132,7 @@ def test_two_models_side_by_side(app, tiny_folder, monkeypatch):
     monkeypatch.setenv("CLOZE_MODELS", str(tiny_folder.parent))
     app.query_params["p3_view"] = "Two models"
     app.query_params["p3_other"] = f"./{tiny_folder.name}"
-    app.run()
-    app.switch_page("pages/3_Predicting_mask.py").run()
+    open_page(app, PAGE)
     assert not app.exception
     assert not app.error
     assert any("Second" in element.value for element in app.markdown)
@@ -156,7 +150,7 @@ def run_snippet(code):
 
 
 def test_the_code_on_the_page_gives_the_numbers_of_the_page(page):
-    prediction, scores = (run_snippet(block.value) for block in page.code)
+    prediction, scores = (run_snippet(block.value) for block in page.main.code)
     shown = figures(page)
     assert f"{prediction.true_rank:,}" == shown["True rank"]
     assert f"{prediction.loss:.2f}" == shown["Loss (nats)"]
@@ -167,9 +161,8 @@ def test_the_code_on_the_page_gives_the_numbers_of_the_page(page):
                                   "Two sentences", "Can it write?"])  # fmt: skip
 def test_the_code_of_every_view_runs(app, view):
     app.query_params["p3_view"] = view
-    app.run()
-    app.switch_page("pages/3_Predicting_mask.py").run()
-    assert run_snippet(app.code[-1].value) is not None
+    open_page(app, PAGE)
+    assert run_snippet(app.main.code[-1].value) is not None
 
 
 def test_markup_is_shown_as_typed(page):

@@ -1,28 +1,18 @@
 from core.runs import recorded_run
+from tests.pages.conftest import figures, open_page
 
-
-def open_page(app, **parameters):
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page("pages/4_Pretraining_loss.py").run()
-    assert not app.exception
-    return app
-
-
-def figures(app):
-    return {metric.label: metric.value for metric in app.metric}
+PAGE = "4_Pretraining_loss"
 
 
 def test_the_last_step_is_on_show_first(app):
-    open_page(app)
+    open_page(app, PAGE)
     last = recorded_run().history.iloc[-1]
     assert figures(app)["Held-out loss"] == f"{last['held_out_loss']:.3f}"
     assert figures(app)["Held-out top-1"] == f"{last['accuracy']:.1%}"
 
 
 def test_the_slider_goes_back_to_before_training(app):
-    open_page(app)
+    open_page(app, PAGE)
     app.select_slider(key="p4_step").set_value(0).run()
     assert figures(app)["Train loss"] == "not yet"
     table = app.dataframe[0].value
@@ -34,12 +24,12 @@ def test_the_slider_goes_back_to_before_training(app):
 
 def test_the_address_gives_the_step(app):
     step = recorded_run().steps[1]
-    open_page(app, p4_step=str(step))
+    open_page(app, PAGE, p4_step=str(step))
     assert app.select_slider(key="p4_step").value == step
 
 
 def test_play_starts_at_the_beginning_and_can_be_paused(app):
-    open_page(app)
+    open_page(app, PAGE)
     next(b for b in app.button if b.label == "Play").click().run()
     assert not app.exception
     assert app.session_state["p4_playing"]
@@ -48,7 +38,7 @@ def test_play_starts_at_the_beginning_and_can_be_paused(app):
 
 
 def train(app, **parameters):
-    open_page(app, p4_view="Train now", p4_budget="5", p4_epochs="1", **parameters)
+    open_page(app, PAGE, p4_view="Train now", p4_budget="5", p4_epochs="1", **parameters)
     next(b for b in app.button if b.label == "Train").click().run(timeout=120)
     assert not app.exception
     return app
@@ -75,7 +65,9 @@ def test_the_loaded_model_is_not_changed_by_training(app, embedded):
 
 
 def test_text_of_ones_own(app):
-    open_page(app, p4_view="Train now", p4_source="Your own", p4_scratch="true", p4_epochs="1")
+    open_page(
+        app, PAGE, p4_view="Train now", p4_source="Your own", p4_scratch="true", p4_epochs="1"
+    )
     next(b for b in app.button if b.label == "Train").click().run()
     assert not app.exception
     assert any("text is empty" in error.value.replace("\\", "") for error in app.error)

@@ -1,5 +1,8 @@
 # Two commands on a fresh machine: `make run` and `make test`. PORT=8600 make run uses another port.
-PYTHON ?= python3
+# The first Python that Streamlit 1.67 runs on: 3.11 or newer.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 PORT ?= 8501
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,14 +20,15 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.dev
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python -m benchmarks.bench_score_positions
+	$(BIN)/python -m benchmarks.bench_app
 
 clean:
 	rm -rf $(VENV)
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "Cloze needs Python 3.10 or newer; name one with PYTHON=python3.12"; exit 1; }
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || \
+	  { echo "Cloze needs Python 3.11 or newer; name one with PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(VENV)/bin/python requirements.txt

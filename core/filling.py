@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from core.prediction import log_probabilities
 from core.text import read
 
 
-class Method(str, Enum):
+class Method(StrEnum):
     AT_ONCE = "all at once"
     IN_TURN = "one after another"
     BEAM = "beam"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from math import lgamma, log, log1p
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,7 @@ SPAN_P = 0.2  # SpanBERT's geometric distribution of span lengths, in words
 SPAN_MAX = 10
 
 
-class Unit(str, Enum):
+class Unit(StrEnum):
     TOKEN = "token"
     WORD = "word"
     SPAN = "span"

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ ANY_MASK = re.compile(r"\[\s*mask\s*\]|<\s*mask\s*>", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     WORD = "word"
     MASK = "mask"
     UNKNOWN = "unknown"  # outside the vocabulary: the model sees only [UNK]

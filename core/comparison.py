@@ -116,11 +116,8 @@ def _chain(m: LoadedModel, reading: Reading, pieces: Sequence[Token]) -> np.ndar
 def _word_scores(m: LoadedModel, text: str, *, within_word: bool) -> list[tuple[str, float]]:
     """Each word of a text with the sum of log p over its tokens."""
     reading = read(m, text)
-    logs = dict(
-        score_positions(m, reading, within_word=within_word)[["position", "loss"]].itertuples(
-            index=False
-        )
-    )
+    scores = score_positions(m, reading, within_word=within_word)
+    logs = dict(zip(scores["position"].tolist(), scores["loss"].tolist(), strict=True))
     words = []
     for tokens in reading.words:
         scored = [-logs[token.position] for token in tokens if token.position in logs]

@@ -66,7 +66,7 @@ def view(run: RecordedRun) -> None:
 
 
 def show_figures(run: RecordedRun, step: int) -> None:
-    row = run.history.set_index("step").loc[step]
+    row: dict[str, float] = run.history.set_index("step").loc[step].to_dict()
     columns = st.columns(5)
     train = "not yet" if pd.isna(row["train_loss"]) else f"{row['train_loss']:.3f}"
     columns[0].metric("Train loss", train, help="Mean since the last measurement")
@@ -252,9 +252,7 @@ def show_epochs(run: LiveRun) -> None:
         }
         for number, record in enumerate(run.records)
     ]
-    st.dataframe(
-        pd.DataFrame(rows).style.format("{:.3f}", subset=list(rows[0])[1:]), hide_index=True
-    )
+    st.dataframe(pd.DataFrame(rows).round(4), hide_index=True)
 
 
 def before_and_after(run: LiveRun, trained: LoadedModel) -> None:

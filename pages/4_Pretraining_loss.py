@@ -66,7 +66,8 @@ def view(run: RecordedRun) -> None:
 
 
 def show_figures(run: RecordedRun, step: int) -> None:
-    row: dict[str, float] = run.history.set_index("step").loc[step].to_dict()
+    found = run.history.set_index("step").loc[step]
+    row = {str(name): float(value) for name, value in found.items()}
     columns = st.columns(5)
     train = "not yet" if pd.isna(row["train_loss"]) else f"{row['train_loss']:.3f}"
     columns[0].metric("Train loss", train, help="Mean since the last measurement")

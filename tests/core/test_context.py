@@ -1,7 +1,9 @@
+import pandas as pd
 import pytest
 import torch
 
 from core.context import predict_from_sides, score_sides, sides_over_texts
+from core.datasets import sentences
 from core.errors import TextError
 from core.prediction import predict_position, score_positions
 
@@ -69,6 +71,15 @@ def test_one_word_has_no_sides_to_differ(tiny):
 def test_a_mask_has_no_truth(tiny):
     with pytest.raises(TextError, match="hides no true token"):
         predict_from_sides(tiny, "the [MASK] sat", 1)
+
+
+@pytest.mark.parametrize("way", ["cut", "shut"])
+def test_both_sides_are_worth_more_than_either(embedded, way):
+    """The claim of the BERT paper, on every fourth of the built-in sentences."""
+    frames = list(sides_over_texts(embedded, sentences()[::4], way))
+    loss = pd.concat(frames).groupby("side")["loss"].mean()
+    assert loss["both"] < loss["left"] - 0.5
+    assert loss["both"] < loss["right"] - 0.5
 
 
 def test_texts_come_one_by_one(tiny):

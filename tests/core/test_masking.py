@@ -90,6 +90,16 @@ def test_the_split_is_the_measured_one(split):
     assert (out.inputs[kept] == out.labels[kept]).all()
 
 
+def test_rate_and_split_within_three_standard_errors_over_a_million_tokens():
+    ids = ordinary_ids(1_000_000).reshape(1000, 1000)
+    out = mask_tokens(ids, TOKENIZER, seed=11)
+    n = out.selected.sum()
+    assert abs(n / 1e6 - 0.15) < 3 * (0.15 * 0.85 / 1e6) ** 0.5
+    for action, share in ((Action.MASK, 0.8), (Action.RANDOM, 0.1), (Action.KEEP, 0.1)):
+        measured = (out.action == action).sum() / n
+        assert abs(measured - share) < 3 * (share * (1 - share) / n) ** 0.5
+
+
 def test_a_split_above_100_percent_is_refused():
     with pytest.raises(SettingError, match="= 120%"):
         Split(0.8, 0.2, 0.2)

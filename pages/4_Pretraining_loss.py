@@ -66,8 +66,7 @@ def view(run: RecordedRun) -> None:
 
 
 def show_figures(run: RecordedRun, step: int) -> None:
-    found = run.history.set_index("step").loc[step]
-    row = {str(name): float(value) for name, value in found.items()}
+    row = run.history[run.history["step"] == step].to_dict("records")[0]
     columns = st.columns(5)
     train = "not yet" if pd.isna(row["train_loss"]) else f"{row['train_loss']:.3f}"
     columns[0].metric("Train loss", train, help="Mean since the last measurement")

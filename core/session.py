@@ -20,6 +20,7 @@ import pandas as pd
 import streamlit as st
 
 from core import charts
+from core.attention import attention_weights
 from core.causal import CausalModel, load_causal_model
 from core.errors import ClozeError, ModelError
 from core.exports import safe_csv
@@ -191,8 +192,20 @@ def compute(m: LoadedModel, function: Callable[..., R], *args: Any, **options: A
 
 
 def timed(m: LoadedModel, function: Callable[..., Any], *args: Any, **options: Any) -> Computed:
+    """As `compute`, with the time it took when it was computed."""
     name = f"{function.__module__}.{function.__qualname__}"
     return _cached(m, function, m.weights_hash, name, args, options)
+
+
+def attention(m: LoadedModel, reading: Reading) -> Computed:
+    """The attention of a text; kept for short texts only, since it grows with their square.
+
+    At 64 tokens it is 1 MB for the embedded model, at 512 tokens 75 MB.
+    """
+    if len(reading.tokens) <= 64:
+        return timed(m, attention_weights, reading)
+    start = time.perf_counter()
+    return Computed(attention_weights(m, reading), time.perf_counter() - start)
 
 
 @st.cache_data(max_entries=500, show_spinner=False)

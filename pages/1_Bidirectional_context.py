@@ -7,7 +7,6 @@ import streamlit as st
 from core import charts, session
 from core.attention import (
     Attention,
-    attention_weights,
     rank_heads,
     rollout,
     shares,
@@ -144,7 +143,7 @@ def over_sentences(way: Way) -> None:
 
 
 def attention_view(reading: Reading, position: int) -> None:
-    done = session.timed(m, attention_weights, reading)
+    done = session.attention(m, reading)
     attention: Attention = done.value
     left, middle, right = st.columns(3, gap="large", vertical_alignment="bottom")
     layers = ["mean", *map(str, range(1, m.info.layers + 1))]
@@ -197,7 +196,7 @@ def attention_view(reading: Reading, position: int) -> None:
 
 
 def all_heads(reading: Reading, position: int) -> None:
-    attention: Attention = session.compute(m, attention_weights, reading)
+    attention: Attention = session.attention(m, reading).value
     size = len(attention.tokens)
     if size <= GRID:
         st.caption("Rows look, columns are looked at. Click a head to open it under Attention.")

@@ -1,17 +1,21 @@
-"""Runs of training that can be looked at: so far, the recorded one of the embedded model.
+"""Runs of training that can be looked at: the recorded one of the embedded model, and live ones.
 
 A recorded run is the history that `pretraining` writes as it goes, measured on held-out text at a few
-steps; nothing of it is computed again.
+steps; nothing of it is computed again. A live run is a generator of events that waits wherever it is
+left.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core import finetuning, training
 from core.models import DEFAULT_FOLDER
 from core.pretraining import DEFAULT_SENTENCE
 
@@ -37,6 +41,43 @@ class RecordedRun:
     @property
     def steps(self) -> list[int]:
         return self.history["step"].tolist()
+
+
+@dataclass
+class LiveRun:
+    """A run that its owner drives event by event; between two of them it waits, and loses nothing."""
+
+    events: Iterator[Any]
+    steps: int
+    step: int = 0
+    speed: float = 0.0  # samples a second, as the events report it
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    measured: list[Any] = field(default_factory=list)  # the task's own measurements, in order
+    result: Any = None  # the last event
+    _began: float = 0.0
+    _first: int = 0
+
+    def resume(self) -> Iterator[LiveRun]:
+        """Go on; yields itself after each event, until the run is over or its owner stops asking."""
+        self._began, self._first = time.perf_counter(), self.step
+        for event in self.events:
+            match event:
+                case training.StepDone():
+                    self.step, self.speed = event.step, event.samples_per_second
+                    self.losses.append((event.step, event.loss))
+                case training.StepSkipped():
+                    self.step = event.step
+                case training.Done() | finetuning.Done():
+                    self.result = event
+                case _:
+                    self.measured.append(event)
+            yield self
+
+    @property
+    def seconds_left(self) -> float:
+        """By the pace since it last went on."""
+        done = max(1, self.step - self._first)
+        return (time.perf_counter() - self._began) / done * (self.steps - self.step)
 
 
 @cache

@@ -26,6 +26,7 @@ from core.errors import ClozeError, ModelError
 from core.exports import safe_csv
 from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction
+from core.runs import LiveRun
 from core.text import Reading, read
 
 P = ParamSpec("P")
@@ -282,6 +283,44 @@ def show_views(views: Mapping[str, Callable[..., None]], key: str, *args: Any) -
                     view(*args)
                 except ClozeError as error:
                     show_error(error)
+
+
+def drive(run: LiveRun, key: str) -> None:
+    """Let a run go on under a progress bar; any click ends this script, and the run waits."""
+    bar_place, pause = st.columns([5, 1], vertical_alignment="center")
+    pause.button("Pause", icon=":material/pause:", width="stretch", key=f"{key}_pause")
+    bar, curve = bar_place.progress(run.step / run.steps), st.empty()
+    for state in run.resume():
+        bar.progress(
+            state.step / state.steps,
+            f"Step {state.step} of {state.steps}, {state.speed:,.0f} samples a second, "
+            f"{state.seconds_left:,.0f} s left",
+        )
+        if state.losses:
+            with curve:
+                draw_losses(state, f"{key}_live")
+    st.rerun()
+
+
+def draw_losses(run: LiveRun, key: str) -> None:
+    frame = pd.DataFrame(run.losses, columns=["step", "loss"])
+    draw(charts.live_loss, frame, key=key, alt="Loss by step of this run")
+
+
+def live_run(key: str, started: LiveRun | None) -> LiveRun | None:
+    """The run of this visit under a key: a new one, one that is paused, or one that is done."""
+    if started is not None:
+        st.session_state[key] = started
+    run: LiveRun | None = st.session_state.get(key)
+    if run is None:
+        return None
+    if run.result is None:
+        if started is not None or st.button("Go on", icon=":material/play_arrow:"):
+            drive(run, key)
+        st.caption(f"Paused at step {run.step} of {run.steps}. Nothing is lost while it waits.")
+    if run.losses:
+        draw_losses(run, f"{key}_losses")
+    return run
 
 
 def share(probability: float) -> str:

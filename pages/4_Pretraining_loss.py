@@ -1,8 +1,6 @@
 """Page 4: the pre-training loss, in the recorded run of the embedded model and in one of yours."""
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,7 +12,6 @@ from core.models import LoadedModel, wrap
 from core.prediction import predict_masks
 from core.pretraining import (
     PretrainConfig,
-    as_record,
     as_zip,
     chunk,
     default_probes,
@@ -23,7 +20,7 @@ from core.pretraining import (
     pretrain,
     steps_in,
 )
-from core.runs import RecordedRun, recorded_run
+from core.runs import LiveRun, RecordedRun, recorded_run
 
 session.framed()
 m = session.model()
@@ -89,22 +86,6 @@ def probe_table(run: RecordedRun, step: int) -> pd.DataFrame:
     table = table.loc[rows["sentence"].drop_duplicates()]
     table.columns = [f"{rank}" for rank in table.columns]
     return table.reset_index(names="Sentence")
-
-
-@dataclass
-class LiveRun:
-    """A run of this visit. Its generator waits between events, so that it can be paused."""
-
-    start: LoadedModel
-    events: Iterator[training.Event]
-    steps: int
-    losses: list[tuple[int, float]] = field(default_factory=list)
-    records: list[dict[str, object]] = field(default_factory=list)
-    speed: float = 0.0
-    step: int = 0
-    result: LoadedModel | None = None
-    began: float = 0.0  # when this stretch of the run began, and at which step
-    first: int = 0
 
 
 def chosen_text() -> Sequence[str]:
@@ -179,41 +160,8 @@ def settings(texts: Sequence[str]) -> LiveRun | None:
         held_out=held,
         probes=[probe.replace("[MASK]", start.mask_token) for probe in probes],
     )
-    return LiveRun(start, events, epochs * steps_in(used, config))
-
-
-def follow(run: LiveRun) -> None:
-    """Train until it is done; any click ends this script, and the run waits where it is."""
-    left, right = st.columns([5, 1], vertical_alignment="center")
-    right.button("Pause", icon=":material/pause:", width="stretch", key="p4_pause")
-    bar = left.progress(run.step / run.steps)
-    curve = st.empty()
-    for event in run.events:
-        match event:
-            case training.StepDone():
-                run.step, run.speed = event.step, event.samples_per_second
-                run.losses.append((event.step, event.loss))
-            case training.StepSkipped():
-                run.step = event.step
-            case training.Measured():
-                run.records.append(as_record(event))
-            case training.Done():
-                run.result = wrap(event.model, run.start.tokenizer, name="trained here")
-        pace = (time.perf_counter() - run.began) / max(1, run.step - run.first)
-        bar.progress(
-            run.step / run.steps,
-            f"Step {run.step} of {run.steps}, {run.speed:,.0f} tokens a second, "
-            f"{pace * (run.steps - run.step):,.0f} s left",
-        )
-        if run.losses:
-            with curve:
-                draw_losses(run)
-    st.rerun()
-
-
-def draw_losses(run: LiveRun) -> None:
-    frame = pd.DataFrame(run.losses, columns=["step", "loss"])
-    session.draw(charts.live_loss, frame, key="p4_live", alt="Loss by step of this run")
+    st.session_state["p4_start"] = start
+    return LiveRun(events, epochs * steps_in(used, config))
 
 
 def train_now() -> None:
@@ -221,24 +169,14 @@ def train_now() -> None:
         "**Computed now**, on a copy of the model: the loaded one stays as it is for everyone. The "
         "same loop trained the embedded model."
     )
-    texts = chosen_text()
-    started = settings(texts)
-    if started is not None:
-        st.session_state["p4_run"] = started
-    run: LiveRun | None = st.session_state.get("p4_run")
+    run = session.live_run("p4_run", settings(chosen_text()))
     if run is None:
         return
-    if run.result is None:
-        if started is not None or st.button("Go on", icon=":material/play_arrow:"):
-            run.began, run.first = time.perf_counter(), run.step
-            follow(run)
-        st.caption(f"Paused at step {run.step} of {run.steps}. Nothing is lost while it waits.")
-    if run.losses:
-        draw_losses(run)
-    if len(run.records) > 1:
+    if len(run.measured) > 1:
         show_epochs(run)
     if run.result is not None:
-        before_and_after(run, run.result)
+        start: LoadedModel = st.session_state["p4_start"]
+        before_and_after(start, wrap(run.result.model, start.tokenizer, name="trained here"))
 
 
 def show_epochs(run: LiveRun) -> None:
@@ -246,16 +184,16 @@ def show_epochs(run: LiveRun) -> None:
     rows = [
         {
             "Epoch": number,
-            "Held-out loss": record["held_out"]["loss"],  # type: ignore[index]
-            "Top-1": record["held_out"]["accuracy"],  # type: ignore[index]
-            **{f"p(true), {way}": p for way, p in record["p_true"].items()},  # type: ignore[attr-defined]
+            "Held-out loss": event.result.held_out.loss,
+            "Top-1": event.result.held_out.accuracy,
+            **{f"p(true), {way}": p for way, p in event.result.p_true.items()},
         }
-        for number, record in enumerate(run.records)
+        for number, event in enumerate(run.measured)
     ]
     st.dataframe(pd.DataFrame(rows).round(4), hide_index=True)
 
 
-def before_and_after(run: LiveRun, trained: LoadedModel) -> None:
+def before_and_after(start: LoadedModel, trained: LoadedModel) -> None:
     sentence = st.text_input(
         "A sentence with a mask of your own",
         f"A {m.mask_token} statement returns a value.",
@@ -263,7 +201,7 @@ def before_and_after(run: LiveRun, trained: LoadedModel) -> None:
         bind="query-params",
     )
     left, right = st.columns(2, gap="large")
-    for column, title, model in ((left, "Before", run.start), (right, "After", trained)):
+    for column, title, model in ((left, "Before", start), (right, "After", trained)):
         with column:
             st.markdown(f"**{title}**")
             for prediction in predict_masks(model, sentence):
@@ -275,7 +213,7 @@ def before_and_after(run: LiveRun, trained: LoadedModel) -> None:
                 )
     st.download_button(
         "Download the trained model",
-        lambda: as_zip(run.start, trained.model),
+        lambda: as_zip(start, trained.model),
         "model.zip",
         "application/zip",
         icon=":material/download:",

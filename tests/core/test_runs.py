@@ -4,7 +4,7 @@ import pytest
 
 from core import training
 from core.pretraining import as_record, pretrain
-from core.runs import recorded_run
+from core.runs import LiveRun, recorded_run
 from tests.core.test_training import TEXTS, config
 
 
@@ -37,3 +37,19 @@ def test_a_run_is_read_as_it_was_measured(tiny, tmp_path):
     first = run.probes[run.probes["step"] == 4].iloc[0]
     assert first["token"] == events[-1].result.probes[0].tokens[0]
     assert run.history["train_loss"].iloc[2] == pytest.approx(events[2].train_loss)
+
+
+def test_a_live_run_waits_where_it_is_left(tiny):
+    run = LiveRun(pretrain(tiny, TEXTS, config(steps=6)), 6)
+    for state in run.resume():
+        if state.step == 3:
+            break
+    assert run.result is None
+    assert [step for step, _ in run.losses] == [1, 2, 3]
+    for state in run.resume():
+        assert state.seconds_left >= 0
+    assert [step for step, _ in run.losses] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in run.measured] == [0, 2, 4, 6]
+    assert run.result.model is not tiny.model
+    whole = [e for e in pretrain(tiny, TEXTS, config(steps=6)) if isinstance(e, training.StepDone)]
+    assert [loss for _, loss in run.losses] == [e.loss for e in whole]

@@ -1,3 +1,4 @@
+from core.models import wrap
 from core.runs import recorded_run
 from tests.pages.conftest import figures, open_page
 
@@ -49,8 +50,8 @@ def test_training_from_scratch_is_live_and_shows_before_and_after(app):
     run = app.session_state["p4_run"]
     assert run.result is not None
     assert [step for step, _ in run.losses] == list(range(1, run.steps + 1))
-    assert [record["step"] for record in run.records] == [0, run.steps]
-    first, last = (record["held_out"]["loss"] for record in run.records)
+    assert [event.step for event in run.measured] == [0, run.steps]
+    first, last = (event.result.held_out.loss for event in run.measured)
     assert last < first
     assert {"**Before**", "**After**"} <= {element.value for element in app.markdown}
 
@@ -58,10 +59,11 @@ def test_training_from_scratch_is_live_and_shows_before_and_after(app):
 def test_the_loaded_model_is_not_changed_by_training(app, embedded):
     before = embedded.weights_hash
     train(app, p4_learning_rate="0.001")
-    run = app.session_state["p4_run"]
-    assert run.start.weights_hash == before
-    assert run.result.weights_hash != before
-    assert not run.start.model.training
+    start = app.session_state["p4_start"]
+    assert start.weights_hash == before
+    assert not start.model.training
+    trained = wrap(app.session_state["p4_run"].result.model, start.tokenizer, name="trained")
+    assert trained.weights_hash != before
 
 
 def test_text_of_ones_own(app):

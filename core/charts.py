@@ -588,3 +588,26 @@ def live_loss(data: pd.DataFrame, _: int) -> alt.Chart:
         )
         .properties(height=260)
     )
+
+
+@_drawing(lambda frame: frame.assign(dark=frame["rows"] > frame["rows"].max() / 2), bands="true")
+def confusion(data: pd.DataFrame, count: int) -> alt.Chart:
+    """Counts of test rows by true and predicted label: true, predicted, rows."""
+    base = alt.Chart(data).encode(
+        x=alt.X("predicted:N", title="Predicted", axis=alt.Axis(labelAngle=0, labelLimit=120)),
+        y=alt.Y("true:N", title="True", axis=alt.Axis(labelLimit=120)),
+        tooltip=["true:N", "predicted:N", alt.Tooltip("rows:Q", title="Rows")],
+    )
+    cells = base.mark_rect(cornerRadius=3).encode(
+        color=alt.Color("rows:Q", title="Rows", scale=alt.Scale(range=["#DCE5F4", "#2F4E8F"]))
+    )
+    figures = base.mark_text(fontSize=14).encode(
+        text="rows:Q",
+        color=alt.condition("datum.dark", alt.value("#FFFFFF"), alt.value("#1D2433")),
+    )
+    return (cells + figures).properties(height=60 * count + 80)
+
+
+epoch_loss = _drawing(_loss_rows, bands="curve")(
+    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".2f")
+)

@@ -1,7 +1,12 @@
-"""Data that leaves the app: CSV that a spreadsheet can't take for formulas."""
+"""What leaves the app: CSV that a spreadsheet can't take for formulas, and folders as zip files."""
 
 from __future__ import annotations
 
+import io
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,3 +27,13 @@ def safe_csv(frame: pd.DataFrame) -> str:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
     return frame.map(safe).to_csv(index=False)
+
+
+def zipped(save: Callable[[Path], None]) -> bytes:
+    """What `save` writes into a folder, as a zip file with that folder as `model/`."""
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(packed, "w") as archive:
+        save(Path(name))
+        for path in sorted(Path(name).iterdir()):
+            archive.write(path, f"model/{path.name}")
+    return packed.getvalue()

@@ -17,6 +17,7 @@ import numpy as np
 
 from core import training
 from core.errors import SettingError
+from core.exports import zipped
 from core.models import LoadedModel
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class Classifier:
     source: LoadedModel  # the model it was made from, and its tokenizer
     labels: tuple[str, ...]
     max_tokens: int
+
+    def as_zip(self) -> bytes:
+        """`save` as one file to take home."""
+        return zipped(self.save)
 
     def save(self, folder: Path) -> None:
         """A folder that `transformers.pipeline("text-classification", model=folder)` loads."""
@@ -187,6 +192,19 @@ def macro_f1(confusion: np.ndarray) -> float:
     hits = np.diag(confusion)
     either = confusion.sum(0) + confusion.sum(1)
     return float(np.mean(np.divide(2 * hits, either, where=either > 0, out=np.zeros(len(hits)))))
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927); it stays within 0 and 1 for any n.
+
+    >>> tuple(round(x, 3) for x in wilson(8, 10))
+    (0.49, 0.943)
+    """
+    z = 1.959964
+    share, spread = hits / n, z * z / n
+    middle = (share + spread / 2) / (1 + spread)
+    reach = z / (1 + spread) * (share * (1 - share) / n + spread / (4 * n)) ** 0.5
+    return middle - reach, middle + reach
 
 
 class _Classification:

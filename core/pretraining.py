@@ -20,6 +20,7 @@ import numpy as np
 
 from core import masking, training
 from core.errors import SettingError
+from core.exports import zipped
 from core.models import LoadedModel, head_of, wrap
 from core.text import word_numbers
 
@@ -461,16 +462,7 @@ def export(m: LoadedModel, model: PreTrainedModel, folder: Path) -> None:
 
 def as_zip(m: LoadedModel, model: PreTrainedModel) -> bytes:
     """`export` as one file to take home."""
-    import io
-    import tempfile
-    import zipfile
-
-    packed = io.BytesIO()
-    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(packed, "w") as archive:
-        export(m, model, Path(name))
-        for path in sorted(Path(name).iterdir()):
-            archive.write(path, f"model/{path.name}")
-    return packed.getvalue()
+    return zipped(partial(export, m, model))
 
 
 def as_record(event: training.Measured) -> dict[str, object]:

@@ -79,7 +79,12 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
                 icon=":material/trending_down:",
             ),
             "How the embedded model learned: its own training, step by step, with what it predicted "
-            "on the way.",
+            "on the way. And a training of yours, from scratch or from here, on your text.",
+        ),
+        (
+            st.Page(folder / "5_Finetuning.py", title="Fine-tuning", icon=":material/tune:"),
+            "Teach a copy of the model to tell your labels apart, on built-in reviews or your own "
+            "table; see it learn, read its worst mistakes, take it home.",
         ),
     ]
 

@@ -33,6 +33,7 @@ def test_home_leads_to_every_page(app):
         "Masking strategy",
         "Predicting [MASK]",
         "Pre-training loss",
+        "Fine-tuning",
     ]
 
 

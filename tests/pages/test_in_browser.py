@@ -24,8 +24,16 @@ PAGES = [
     "Masking strategy",
     "Predicting [MASK]",
     "Pre-training loss",
+    "Fine-tuning",
 ]
-PATHS = ["", "Bidirectional_context", "Masking_strategy", "Predicting_mask", "Pretraining_loss"]
+PATHS = [
+    "",
+    "Bidirectional_context",
+    "Masking_strategy",
+    "Predicting_mask",
+    "Pretraining_loss",
+    "Finetuning",
+]
 HOSTILE = "<img src=x onerror=alert(1)> </span><b> &lt; $5 and $6 *not* :red[y] `#` 1."
 
 

@@ -5,7 +5,6 @@ visitor comes; each visitor's run then executes it as a script.
 """
 
 import contextlib
-import threading
 from collections.abc import AsyncIterator
 
 import streamlit as st
@@ -14,14 +13,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 @contextlib.asynccontextmanager
 async def warm_up(_: object) -> AsyncIterator[None]:
-    """Import torch and transformers and read the weights while no one waits for them yet.
+    """Load the embedded model before the server answers, so that no visitor waits for it.
 
-    That is most of the time until a first page is whole. It goes through `core.models` alone, since
-    a thread of our own must not touch Streamlit; the visitor's own load then takes half a second.
+    Importing torch and transformers takes longer than all the rest. Done while a first visitor
+    waits it would compete with the page that is being sent, and take twice as long.
     """
-    from core.models import load_model
+    from core import session
 
-    threading.Thread(target=load_model, name="warm-up", daemon=True).start()
+    session.warm_up()
     yield
 
 

@@ -6,6 +6,7 @@ What is typed by people reaches the screen through `escape`, or through elements
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -25,12 +26,14 @@ from core.causal import CausalModel, load_causal_model
 from core.errors import ClozeError, ModelError
 from core.exports import safe_csv
 from core.models import DEFAULT, LoadedModel, load_model
-from core.prediction import MaskPrediction
+from core.prediction import MaskPrediction, score_positions
 from core.runs import LiveRun
 from core.text import Reading, read
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SENTENCE = "The cat sat on the warm mat"
 ROOT = Path(__file__).parent.parent
@@ -102,6 +105,18 @@ def run_app() -> None:
         show_error(error)
     finally:
         _run.framed = False
+
+
+def warm_up() -> None:
+    """Put the embedded model and the first prediction of page 3 in the caches, as a server starts."""
+    # Streamlit remarks that no visitor is there yet, which is the point
+    logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").disabled = True
+    try:
+        m = load(DEFAULT)
+    except ModelError as error:
+        logger.warning("The embedded model can't be loaded: %s", error)
+        return
+    compute(m, score_positions, compute(m, read, DEFAULT_SENTENCE), within_word=False)
 
 
 def framed() -> None:

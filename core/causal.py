@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from core.errors import ModelError
-from core.models import explain, locate
-from core.prediction import Candidate, PositionPrediction, ranks_of
+from core.models import explain, load_config, load_tokenizer, locate
+from core.prediction import PositionPrediction, position_prediction
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,20 +27,18 @@ class CausalModel:
 def load_causal_model(name: str | Path) -> CausalModel:
     """Load by hub name or folder, under the rules of `models.load_model`; raises `ModelError`."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
     folder, shown = locate(name)
+    config = load_config(folder, shown)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or not _reads_left_only(config):
+        raise ModelError(f"{shown} is a {config.model_type} model, not a causal one.")
+    tokenizer = load_tokenizer(folder, shown)
     try:
-        config = AutoConfig.from_pretrained(folder)
-        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or not _reads_left_only(config):
-            raise ModelError(f"{shown} is a {config.model_type} model, not a causal one.")
-        tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
         )
-    except ModelError:
-        raise
     except Exception as error:
         raise explain(shown, error) from error
     model.eval().requires_grad_(False)
@@ -67,25 +63,7 @@ def predict_next(causal: CausalModel, left: str, word: str, top_k: int = 5) -> P
     with torch.inference_mode():
         logits = causal.model(input_ids=torch.tensor([ids])).logits[0, -1]
         row = logits.log_softmax(-1)
-    order = torch.sort(row, descending=True, stable=True).indices[:top_k].tolist()
-    candidates = tuple(
-        Candidate(tokenizer.decode([token]), token, float(row[token].exp()), rank)
-        for rank, token in enumerate(order, 1)
-    )
-    listed = sum(candidate.probability for candidate in candidates)
-    return PositionPrediction(
-        position=len(context),
-        candidates=candidates,
-        rest=max(0.0, 1.0 - listed),
-        others=len(row) - len(candidates),
-        strategy="mask",
-        shown_token="",
-        true_token=tokenizer.decode([true]),
-        true_id=true,
-        true_rank=int(ranks_of(row[None], np.array([true]))[0]),
-        true_probability=float(row[true].exp()),
-        loss=-float(row[true]),
-    )
+    return position_prediction(tokenizer.decode, row, len(context), true, "", "mask", top_k)
 
 
 def _reads_left_only(config: object) -> bool:

@@ -20,13 +20,12 @@ from core.prediction import (
     check_has_truth,
     log_probabilities,
     position_prediction,
-    ranks_of,
+    true_scores,
 )
 from core.text import Reading, read
 
 if TYPE_CHECKING:
     import pandas as pd
-    import torch
 
 Side = Literal["left", "right", "both"]
 Way = Literal["cut", "shut"]
@@ -53,7 +52,9 @@ def predict_from_sides(
         given = _input(m, reading, position, side, way)
         row = log_probabilities(m, given.ids[None], [0], [given.column], seen=given.seen[None])[0]
         true = reading.token(position)
-        found[side] = position_prediction(m, row, position, true.id, m.mask_token_id, "mask", top_k)
+        found[side] = position_prediction(
+            m.token, row, position, true.id, m.mask_token, "mask", top_k
+        )
     return found
 
 
@@ -103,22 +104,10 @@ def _input(m: LoadedModel, reading: Reading, position: int, side: Side, way: Way
 def _scores(
     m: LoadedModel, inputs: Sequence[_Input], truth: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p(true) and rank for each input, padded to one length, in passes that fit the memory."""
-    longest = max(len(given.ids) for given in inputs)
-    size = max(1, 2048 // longest)
-    logs, ranks = [], []
-    for start in range(0, len(inputs), size):
-        part = inputs[start : start + size]
-        ids = np.full((len(part), longest), m.pad_token_id)
-        seen = np.zeros((len(part), longest), dtype=bool)
-        for row, given in enumerate(part):
-            ids[row, : len(given.ids)] = given.ids
-            seen[row, : len(given.ids)] = given.seen
-        rows = range(len(part))
-        found: torch.Tensor = log_probabilities(
-            m, ids, rows, [given.column for given in part], seen=seen
-        )
-        true = truth[start : start + size]
-        logs.append(found[list(rows), true].numpy().astype(float))
-        ranks.append(ranks_of(found, true))
-    return np.concatenate(logs), np.concatenate(ranks)
+    """log p(true) and rank for each input, padded to one length."""
+    shape = (len(inputs), max(len(given.ids) for given in inputs))
+    ids, seen = np.full(shape, m.pad_token_id), np.zeros(shape, dtype=bool)
+    for row, given in enumerate(inputs):
+        ids[row, : len(given.ids)] = given.ids
+        seen[row, : len(given.ids)] = given.seen
+    return true_scores(m, ids, [given.column for given in inputs], truth, seen=seen)

@@ -22,6 +22,7 @@ from core.models import ASSETS
 if TYPE_CHECKING:
     import pandas as pd
 
+DEFAULT_SENTENCE = "The cat sat on the warm mat"
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 

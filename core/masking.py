@@ -201,14 +201,7 @@ def repeat_draw(
         action = mask_tokens(many, vocabulary, rate=rate, split=split, seed=rng).action
     else:
         eligible = ~vocabulary.special[ids]
-        groups = np.full(many.shape, -1)
-        if rate > 0 and eligible.any():
-            _, word, sizes = np.unique(
-                np.asarray(words)[eligible], return_inverse=True, return_counts=True
-            )
-            budget = max(1, round(rate * int(eligible.sum())))
-            drawn = draw_units(sizes, budget, unit=chosen, draws=draws, rng=rng)
-            groups[:, eligible] = drawn[:, word]
+        groups = _draw_groups(eligible, np.asarray(words), rate, chosen, rng, draws=draws)
         action = corrupt(many, groups >= 0, vocabulary, split=split, seed=rng, groups=groups).action
     counts = [(action == a).sum(1) for a in (Action.MASK, Action.RANDOM, Action.KEEP)]
     return np.stack([np.sum(counts, axis=0), *counts], axis=1)
@@ -264,14 +257,20 @@ def draw_units(
 
 
 def _draw_groups(
-    eligible: np.ndarray, owners: np.ndarray, rate: float, unit: Unit, rng: np.random.Generator
+    eligible: np.ndarray,
+    owners: np.ndarray,
+    rate: float,
+    unit: Unit,
+    rng: np.random.Generator,
+    *,
+    draws: int = 1,
 ) -> np.ndarray:
-    """Number the drawn units of one text from 0; -1 where a token is not drawn."""
-    groups = np.full(eligible.shape, -1)
+    """Number the drawn units of one text from 0, -1 where a token is not drawn: (draws, tokens)."""
+    groups = np.full((draws, len(eligible)), -1)
     count = int(eligible.sum())
     if rate == 0 or count == 0:
         return groups
     _, word, sizes = np.unique(owners[eligible], return_inverse=True, return_counts=True)
     budget = max(1, round(rate * count))
-    groups[eligible] = draw_units(sizes, budget, unit=unit, draws=1, rng=rng)[0][word]
+    groups[:, eligible] = draw_units(sizes, budget, unit=unit, draws=draws, rng=rng)[:, word]
     return groups

@@ -144,8 +144,8 @@ def load_model(name: str | Path = DEFAULT) -> LoadedModel:
     """
     source, shown = locate(name)
     with _LOADING:
-        config = _load_config(source, shown)
-        tokenizer = _load_tokenizer(source, shown)
+        config = load_config(source, shown)
+        tokenizer = load_tokenizer(source, shown)
         model = _load_weights(source, shown, config)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise ModelError(
@@ -255,7 +255,7 @@ def _checked_folder(folder: Path) -> Path:
     return folder
 
 
-def _load_config(source: str, shown: str) -> Any:
+def load_config(source: str, shown: str) -> Any:
     from transformers import AutoConfig
 
     try:
@@ -264,7 +264,7 @@ def _load_config(source: str, shown: str) -> Any:
         raise explain(shown, error) from error
 
 
-def _load_tokenizer(source: str, shown: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: str, shown: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:

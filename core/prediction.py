@@ -8,7 +8,7 @@ tokens of the text, as in `text`. What is compared over whole sentences is in `c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -69,7 +69,7 @@ def predict_masks(m: LoadedModel, text: str, top_k: int = 5) -> list[MaskPredict
     columns = [reading.index(position) for position in reading.masks]
     found = log_probabilities(m, ids, [0] * len(columns), columns)
     return [
-        MaskPrediction(position, *_listed(m, row, top_k))
+        MaskPrediction(position, *listed(m.token, row, top_k))
         for position, row in zip(reading.masks, found, strict=True)
     ]
 
@@ -127,7 +127,9 @@ def predict_positions(
     ids[0, columns] = _shown(m, truth, strategy, seed)
     found = log_probabilities(m, ids, [0] * len(columns), columns)
     return [
-        position_prediction(m, row, position, int(true), int(ids[0, column]), strategy, top_k)
+        position_prediction(
+            m.token, row, position, int(true), m.token(ids[0, column]), strategy, top_k
+        )
         for position, column, true, row in zip(positions, columns, truth, found, strict=True)
     ]
 
@@ -142,21 +144,24 @@ def check_has_truth(reading: Reading, position: int) -> None:
 
 
 def position_prediction(
-    m: LoadedModel,
+    spell: Callable[[int], str],
     row: torch.Tensor,
     position: int,
     true_id: int,
-    shown_id: int,
+    shown_token: str,
     strategy: Strategy,
     top_k: int,
 ) -> PositionPrediction:
-    """What a distribution (vocabulary,), of log probabilities, says of a known token."""
+    """What a distribution (vocabulary,), of log probabilities, says of a known token.
+
+    `spell` gives the spelling of an id.
+    """
     return PositionPrediction(
         position,
-        *_listed(m, row, top_k),
+        *listed(spell, row, top_k),
         strategy=strategy,
-        shown_token=m.token(shown_id),
-        true_token=m.token(true_id),
+        shown_token=shown_token,
+        true_token=spell(true_id),
         true_id=true_id,
         true_rank=int(ranks_of(row[None], np.array([true_id]))[0]),
         true_probability=float(row[true_id].exp()),
@@ -189,7 +194,7 @@ def score_positions(
         place = np.arange(ids.shape[1])
         later = (words == words[columns][:, None]) & (place > np.array(columns)[:, None])
         ids[later] = m.mask_token_id
-    true_log, ranks = _scores(m, ids, columns, truth)
+    true_log, ranks = true_scores(m, ids, columns, truth)
     return pd.DataFrame(
         {
             "position": positions,
@@ -251,7 +256,7 @@ def layer_lens(
             "true_rank": int(ranks[layer]),
         }
         for layer, row in enumerate(found)
-        for candidate in _listed(m, row, top_k)[0]
+        for candidate in listed(m.token, row, top_k)[0]
     ]
     return pd.DataFrame(rows)
 
@@ -281,7 +286,7 @@ def occlusion(
     ids = np.tile(base, (len(others) + 1, 1))
     for row, token in enumerate(others, 1):
         ids[row, reading.index(token.position)] = m.mask_token_id
-    found, _ = _scores(m, ids, [column] * len(ids), np.full(len(ids), true))
+    found, _ = true_scores(m, ids, [column] * len(ids), np.full(len(ids), true))
     return pd.DataFrame(
         {
             "position": [token.position for token in others],
@@ -315,16 +320,25 @@ def log_probabilities(
         return head_of(m.model)(hidden[list(rows), list(columns)]).log_softmax(-1).cpu()
 
 
-def _scores(
-    m: LoadedModel, ids: np.ndarray, columns: Sequence[int], truth: np.ndarray
+def true_scores(
+    m: LoadedModel,
+    ids: np.ndarray,
+    columns: Sequence[int],
+    truth: np.ndarray,
+    *,
+    seen: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p(true) and rank at one column of each row, in passes that fit the memory."""
+    """log p(true) and rank at one column of each row, in passes that fit the memory.
+
+    `ids` and `seen` as in `log_probabilities`; `truth` holds the true id of each row.
+    """
     size = max(1, BATCH_TOKENS // ids.shape[1])
     logs, ranks = [], []
     for start in range(0, len(ids), size):
         part = slice(start, start + size)
         rows = range(len(ids[part]))
-        found = log_probabilities(m, ids[part], rows, columns[part])
+        shown = None if seen is None else seen[part]
+        found = log_probabilities(m, ids[part], rows, columns[part], seen=shown)
         logs.append(found[list(rows), truth[part]].numpy().astype(float))
         ranks.append(ranks_of(found, truth[part]))
     return np.concatenate(logs), np.concatenate(ranks)
@@ -341,8 +355,8 @@ def ranks_of(found: torch.Tensor, truth: np.ndarray) -> np.ndarray:
     return (above + before + 1).numpy()
 
 
-def _listed(
-    m: LoadedModel, row: torch.Tensor, top_k: int
+def listed(
+    spell: Callable[[int], str], row: torch.Tensor, top_k: int
 ) -> tuple[tuple[Candidate, ...], float, int]:
     """The best `top_k` of a distribution, at most all of it, and the probability of the others."""
     import torch
@@ -352,7 +366,7 @@ def _listed(
     order = torch.sort(row, descending=True, stable=True).indices[:top_k]
     probabilities = row[order].exp().tolist()
     candidates = tuple(
-        Candidate(m.token(token), token, probability, rank)
+        Candidate(spell(token), token, probability, rank)
         for rank, (token, probability) in enumerate(
             zip(order.tolist(), probabilities, strict=True), 1
         )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core import masking, training
+from core.datasets import DEFAULT_SENTENCE
 from core.errors import SettingError
 from core.exports import zipped
 from core.models import LoadedModel, head_of, wrap
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 # Watched through a run: the default sentence with each word hidden, and nine others with one mask.
-DEFAULT_SENTENCE = "The cat sat on the warm mat"
 PROBES = (
     "She locked the [MASK] and put the key in her pocket.",
     "The capital of France is [MASK].",

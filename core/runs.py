@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import finetuning, training
+from core.datasets import DEFAULT_SENTENCE
 from core.models import DEFAULT_FOLDER
-from core.pretraining import DEFAULT_SENTENCE
 
 if TYPE_CHECKING:
     import pandas as pd

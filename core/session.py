@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -23,6 +23,7 @@ import streamlit as st
 from core import charts
 from core.attention import attention_weights
 from core.causal import CausalModel, load_causal_model
+from core.datasets import DEFAULT_SENTENCE
 from core.errors import ClozeError, ModelError
 from core.exports import safe_csv
 from core.models import DEFAULT, LoadedModel, load_model
@@ -30,12 +31,10 @@ from core.prediction import MaskPrediction, score_positions
 from core.runs import LiveRun
 from core.text import Reading, read
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_SENTENCE = "The cat sat on the warm mat"
 ROOT = Path(__file__).parent.parent
 SUGGESTED = (DEFAULT, "bert-base-uncased", "distilbert-base-uncased", "roberta-base")
 

@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from core import session
+from core.datasets import DEFAULT_SENTENCE
 from core.models import DEFAULT, DEFAULT_FOLDER
 
 session.framed()
@@ -82,7 +83,7 @@ st.markdown(
     "stand for the whole text, and **[SEP]**, which ends each text. In a pair, **segment ids** "
     "tell the first text (0) from the second (1)."
 )
-pair = ("The cat sat on the warm mat", "It was asleep.")
+pair = (DEFAULT_SENTENCE, "It was asleep.")
 for title, texts in (("One sentence", pair[:1]), ("A pair", pair)):
     encoding = m.backend.encode(*texts)
     st.caption(title)

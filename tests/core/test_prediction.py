@@ -95,11 +95,11 @@ def test_true_rank_is_exact_beyond_the_list(tiny):
 
 
 def test_ties_go_to_the_smaller_id(tiny):
-    from core.prediction import _listed, ranks_of
+    from core.prediction import listed, ranks_of
 
     row = torch.tensor([0.1, 0.4, 0.1, 0.4]).log()
     assert ranks_of(torch.stack([row] * 4), np.arange(4)).tolist() == [3, 1, 4, 2]
-    assert [c.token_id for c in _listed(tiny, row, 4)[0]] == [1, 3, 0, 2]
+    assert [c.token_id for c in listed(tiny.token, row, 4)[0]] == [1, 3, 0, 2]
 
 
 def test_keep_shows_the_word_and_random_another(tiny):

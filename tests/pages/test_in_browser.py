@@ -72,6 +72,12 @@ def metric(page, label):
     return box.locator("[data-testid=stMetricValue]").inner_text().strip("\u2068\u2069 \n")
 
 
+def wait_for_true_token(page, token):
+    """The address changes in the browser before the script that it stands for has begun to run."""
+    box = page.locator("[data-testid=stMetric]", has_text="True token").first
+    box.get_by_text(token, exact=False).wait_for()
+
+
 def chips(page):
     return page.locator("[data-testid=stPills], [data-testid=stButtonGroup]").first
 
@@ -85,6 +91,7 @@ def test_a_link_to_page_3_is_whole_on_a_fresh_server(chromium, tmp_path):
         page.wait_for_selector("h1:has-text('Predicting [MASK]')")
         page.wait_for_selector("text=30,515 other tokens")
         settled(page)
+        wait_for_true_token(page, "dog")
         assert metric(page, "True token") == "dog"
         assert page.locator("h1").count() == 1
         links = page.locator("[data-testid=stSidebarNavLink]").all_inner_texts()
@@ -102,17 +109,20 @@ def test_chip_slider_and_address_move_together(server, tab):
     chips(tab).get_by_text("warm").click()
     tab.wait_for_function("location.search.includes('p3_position=5')")
     settled(tab)
+    wait_for_true_token(tab, "warm")
     assert metric(tab, "True token") == "warm"
     slider = tab.get_by_role("slider", name="Hidden position")
     slider.press("ArrowRight")
     tab.wait_for_function("location.search.includes('p3_position=6')")
     settled(tab)
+    wait_for_true_token(tab, "mat")
     assert metric(tab, "True token") == "mat"
     address = tab.url
     tab.goto("about:blank")
     tab.goto(address)
     tab.wait_for_selector("text=other tokens share")
     settled(tab)
+    wait_for_true_token(tab, "mat")
     assert metric(tab, "True token") == "mat"
 
 
@@ -129,6 +139,7 @@ def test_a_click_on_a_bar_hides_that_token(server, tab):
         tab.mouse.click(box["x"] + box["width"] * 0.16, box["y"] + box["height"] * 0.60)
     tab.wait_for_function("location.search.includes('p3_position=0')", timeout=15_000)
     settled(tab)
+    wait_for_true_token(tab, "the")
     assert metric(tab, "True token") == "the"
 
 

@@ -66,7 +66,7 @@ class Drawing:
         return rows, copy.deepcopy(self._specs[count])
 
 
-def _drawing(
+def drawing(
     prepare: Callable[..., pd.DataFrame], bands: str = "label"
 ) -> Callable[[Callable[[pd.DataFrame, int], alt.Chart]], Drawing]:
     return lambda build: Drawing(prepare, build, bands)
@@ -91,7 +91,7 @@ def _bars_axis(limit: int = 180) -> alt.Axis:
     return alt.Axis(labelLimit=limit, labelOverlap=False)
 
 
-@_drawing(_starred)
+@drawing(_starred)
 def top_k(data: pd.DataFrame, count: int) -> alt.Chart:
     """Bars of candidates: rank, token, probability, is_true; the true token starred."""
     order = alt.EncodingSortField("rank", op="min")
@@ -122,7 +122,7 @@ def _with_chosen(frame: pd.DataFrame, chosen: int | None = None) -> pd.DataFrame
     )
 
 
-@_drawing(_with_chosen)
+@drawing(_with_chosen)
 def positions(data: pd.DataFrame, _: int) -> alt.Chart:
     """p(true) at every position, its rank above; a click selects the position as `position`."""
     pick = alt.selection_point(name="picked", fields=["position"], on="click")
@@ -159,7 +159,7 @@ def _with_side(frame: pd.DataFrame, hidden: int) -> pd.DataFrame:
     return _numbered(frame).assign(side=sides)
 
 
-@_drawing(_with_side)
+@drawing(_with_side)
 def falls(data: pd.DataFrame, count: int) -> alt.Chart:
     """How far log p(true) falls when each other token is hidden: position, token, fall.
 
@@ -192,7 +192,7 @@ def falls(data: pd.DataFrame, count: int) -> alt.Chart:
     )
 
 
-@_drawing(_starred, bands="layer")
+@drawing(_starred, bands="layer")
 def lens(data: pd.DataFrame, count: int) -> alt.Chart:
     """What each layer would predict: layer, rank, token, probability, is_true."""
     base = alt.Chart(data).encode(
@@ -220,7 +220,7 @@ def lens(data: pd.DataFrame, count: int) -> alt.Chart:
     return (cells + words).properties(height=38 * count + 40)
 
 
-@_drawing(lambda frame: frame.assign(label=[isolated(word) for word in frame["candidate"]]))
+@drawing(lambda frame: frame.assign(label=[isolated(word) for word in frame["candidate"]]))
 def candidates(data: pd.DataFrame, count: int) -> alt.Chart:
     """Own candidates, by log p: candidate, pieces, count, log_p, probability."""
     bars = (
@@ -267,7 +267,7 @@ def _by_sentence(frame: pd.DataFrame) -> pd.DataFrame:
     return data
 
 
-@_drawing(_by_sentence, bands="row")
+@drawing(_by_sentence, bands="row")
 def word_pairs(data: pd.DataFrame, count: int) -> alt.Chart:
     """log p of two sentences, word by word: row, first, first_log_p, second, second_log_p."""
     return (
@@ -298,7 +298,7 @@ def word_pairs(data: pd.DataFrame, count: int) -> alt.Chart:
     )
 
 
-@_drawing(lambda frame: frame, bands="selected")
+@drawing(lambda frame: frame, bands="selected")
 def draws(data: pd.DataFrame, _: int) -> alt.Chart:
     """Share of draws by number of selected tokens, and the law: selected, share, expected."""
     base = alt.Chart(data).encode(
@@ -344,8 +344,8 @@ def _by_rate(value: str, title: str, form: str) -> Callable[[pd.DataFrame, int],
     return build
 
 
-loss_by_rate = _drawing(lambda frame: frame, bands="rate")(_by_rate("loss", "Loss (nats)", ".1f"))
-accuracy_by_rate = _drawing(lambda frame: frame, bands="rate")(
+loss_by_rate = drawing(lambda frame: frame, bands="rate")(_by_rate("loss", "Loss (nats)", ".1f"))
+accuracy_by_rate = drawing(lambda frame: frame, bands="rate")(
     _by_rate("accuracy", "Top-1 accuracy", "%")
 )
 
@@ -388,7 +388,7 @@ def _side_colour() -> alt.Color:
     )
 
 
-@_drawing(_arc_points, bands="place")
+@drawing(_arc_points, bands="place")
 def arcs(data: pd.DataFrame, _: int) -> alt.Chart:
     """Attention from the focus token to each other one: place, token, weight."""
     base = alt.Chart(data)
@@ -429,7 +429,7 @@ def _with_place(frame: pd.DataFrame, focus: int) -> pd.DataFrame:
     )
 
 
-@_drawing(_with_place)
+@drawing(_with_place)
 def rollout(data: pd.DataFrame, _: int) -> alt.Chart:
     """Share of each input token in the focus token: place, token, weight."""
     return (
@@ -453,7 +453,7 @@ def rollout(data: pd.DataFrame, _: int) -> alt.Chart:
     )
 
 
-@_drawing(_numbered)
+@drawing(_numbered)
 def sides(data: pd.DataFrame, _: int) -> alt.Chart:
     """log p(true) at every position from each side: position, token, side, loss, rank."""
     order = ["left", "right", "both"]
@@ -492,7 +492,7 @@ def sides(data: pd.DataFrame, _: int) -> alt.Chart:
     )
 
 
-@_drawing(lambda frame: frame, bands="key")
+@drawing(lambda frame: frame, bands="key")
 def head_grid(data: pd.DataFrame, _: int) -> alt.Chart:
     """Every head as a small heat map: layer, head, query, key, weight; a click selects `opened`."""
     opened = alt.selection_point(name="opened", fields=["layer", "head"], on="click")
@@ -519,95 +519,3 @@ def head_grid(data: pd.DataFrame, _: int) -> alt.Chart:
         .add_params(opened)
         .properties(width=58, height=58)
     )
-
-
-def _loss_rows(history: pd.DataFrame, step: int) -> pd.DataFrame:
-    names = {"train_loss": "train", "held_out_loss": "held out"}
-    rows = history.rename(columns=names).melt("step", list(names.values()), "curve", "value")
-    return rows.dropna(subset=["value"]).assign(now=rows["step"] == step)
-
-
-def _p_true_rows(history: pd.DataFrame, step: int) -> pd.DataFrame:
-    names = {"p_mask": "masked", "p_random": "random", "p_keep": "kept"}
-    rows = history.rename(columns=names).melt("step", list(names.values()), "curve", "value")
-    return rows.assign(now=rows["step"] == step)
-
-
-def _by_step(
-    curves: dict[str, str], title: str, form: str
-) -> Callable[[pd.DataFrame, int], alt.Chart]:
-    def build(data: pd.DataFrame, _: int) -> alt.Chart:
-        base = alt.Chart(data).encode(
-            x=alt.X("step:Q", title="Step"),
-            y=alt.Y(
-                "value:Q", title=title, axis=alt.Axis(format=form), scale=alt.Scale(zero=False)
-            ),
-            color=alt.Color(
-                "curve:N",
-                title=None,
-                scale=alt.Scale(domain=list(curves), range=list(curves.values())),
-                legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
-            ),
-        )
-        lines = base.mark_line().encode(strokeDash=alt.StrokeDash("curve:N", legend=None))
-        points = base.mark_point(filled=True).encode(
-            size=alt.condition("datum.now", alt.value(140), alt.value(30)),
-            tooltip=[
-                alt.Tooltip("step:Q", title="Step"),
-                alt.Tooltip("curve:N", title="Curve"),
-                alt.Tooltip("value:Q", title=title, format=".4f"),
-            ],
-        )
-        return (lines + points).properties(height=280)
-
-    build.__doc__ = f"{title} by step of a run, the step on show larger: {', '.join(curves)}."
-    return build
-
-
-run_loss = _drawing(_loss_rows, bands="curve")(
-    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".1f")
-)
-run_p_true = _drawing(_p_true_rows, bands="curve")(
-    _by_step({"masked": MASKED, "random": RANDOM, "kept": KEPT}, "Mean p(true)", "%")
-)
-
-
-@_drawing(lambda frame: frame.assign(curve="train"), bands="curve")
-def live_loss(data: pd.DataFrame, _: int) -> alt.Chart:
-    """Loss of each step as a run goes on: step, loss."""
-    return (
-        alt.Chart(data)
-        .mark_line(color=OTHER)
-        .encode(
-            x=alt.X("step:Q", title="Step"),
-            y=alt.Y("loss:Q", title="Loss (nats)", scale=alt.Scale(zero=False)),
-            tooltip=[
-                alt.Tooltip("step:Q", title="Step"),
-                alt.Tooltip("loss:Q", title="Loss (nats)", format=".3f"),
-            ],
-        )
-        .properties(height=260)
-    )
-
-
-@_drawing(lambda frame: frame.assign(dark=frame["rows"] > frame["rows"].max() / 2), bands="true")
-def confusion(data: pd.DataFrame, count: int) -> alt.Chart:
-    """Counts of test rows by true and predicted label: true, predicted, rows."""
-    base = alt.Chart(data).encode(
-        x=alt.X("predicted:N", title="Predicted", axis=alt.Axis(labelAngle=0, labelLimit=120)),
-        y=alt.Y("true:N", title="True", axis=alt.Axis(labelLimit=120)),
-        tooltip=["true:N", "predicted:N", alt.Tooltip("rows:Q", title="Rows")],
-    )
-    cells = base.mark_rect(cornerRadius=3).encode(
-        color=alt.Color("rows:Q", title="Rows", scale=alt.Scale(range=["#DCE5F4", "#2F4E8F"]))
-    )
-    figures = base.mark_text(fontSize=14).encode(
-        text="rows:Q",
-        color=alt.condition("datum.dark", alt.value("#FFFFFF"), alt.value("#1D2433")),
-    )
-    return (cells + figures).properties(height=60 * count + 80)
-
-
-epoch_loss = _drawing(_loss_rows, bands="curve")(
-    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".2f")
-)

@@ -31,9 +31,15 @@ def safe_csv(frame: pd.DataFrame) -> str:
 
 def zipped(save: Callable[[Path], None]) -> bytes:
     """What `save` writes into a folder, as a zip file with that folder as `model/`."""
-    packed = io.BytesIO()
-    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(packed, "w") as archive:
+    with tempfile.TemporaryDirectory() as name:
         save(Path(name))
-        for path in sorted(Path(name).iterdir()):
+        return zip_folder(Path(name))
+
+
+def zip_folder(folder: Path) -> bytes:
+    """The files of a folder as a zip file, in `model/` whatever the folder is called."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.iterdir()):
             archive.write(path, f"model/{path.name}")
     return packed.getvalue()

@@ -1,31 +1,33 @@
-"""Sequence classification on top of `training`: fine-tune a copy of a model, classify with it.
+"""Sequence classification on top of `training`: fine-tune a copy of a model.
 
-The head is transformers' own for the family, so that what is saved loads there as it is. Reading and
-checking files of data is left to `datasets`.
+What a classifier is, and labelling with it, is in `classifier`; figures are in `metrics`; reading
+and checking files of data is left to `datasets`.
 """
 
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import training
+from core import classifier, training
+from core.classifier import Classifier, classify
 from core.errors import SettingError
-from core.exports import zipped
-from core.models import LoadedModel
+from core.metrics import confusion_matrix, macro_f1
+from core.models import LoadedModel, share_weights
+from core.runs import Job, Record
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
     from transformers import PreTrainedModel
 
-logger = logging.getLogger(__name__)
+__all__ = ["Classifier", "Done", "Epoch", "FinetuneConfig", "classify", "finetune"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ class FinetuneConfig:
     epochs: int = 3
     batch_size: int = 16
     learning_rate: float = 5e-5
+    head_factor: float = 20.0  # the head starts untrained: its rate is so many times the encoder's
     frozen: bool = False  # train the head only
+    balanced: bool = False  # weigh each label's rows by the inverse of their number
+    patience: int | None = None  # epochs without a lower held-out loss before it ends
     warmup: float = 0.1  # share of the steps
     max_tokens: int = 128  # longer texts are cut there
     seed: int = 0
@@ -49,6 +54,8 @@ class FinetuneConfig:
             raise SettingError(
                 f"The learning rate must be above 0 and at most 0.1, not {self.learning_rate}."
             )
+        if self.patience is not None and self.patience < 1:
+            raise SettingError(f"The patience must be 1 epoch at least, not {self.patience}.")
 
 
 @dataclass(frozen=True)
@@ -61,25 +68,9 @@ class Epoch:
     accuracy: float
     macro_f1: float  # mean over the labels of 2 tp / (2 tp + fp + fn), 0 where a label has none
     confusion: np.ndarray  # (labels, labels): row = true, column = predicted
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """A fine-tuned model. `labels` are in the order of its outputs."""
-
-    model: PreTrainedModel
-    source: LoadedModel  # the model it was made from, and its tokenizer
-    labels: tuple[str, ...]
-    max_tokens: int
-
-    def as_zip(self) -> bytes:
-        """`save` as one file to take home."""
-        return zipped(self.save)
-
-    def save(self, folder: Path) -> None:
-        """A folder that `transformers.pipeline("text-classification", model=folder)` loads."""
-        self.model.save_pretrained(folder)
-        self.source.tokenizer.save_pretrained(folder)
+    predicted: np.ndarray  # (rows,) label numbers
+    confidence: np.ndarray  # (rows,) probability of the predicted label
+    examples: np.ndarray  # (examples, labels) probabilities
 
 
 @dataclass(frozen=True)
@@ -96,167 +87,90 @@ def finetune(
     train: pd.DataFrame,
     test: pd.DataFrame,
     config: FinetuneConfig = FinetuneConfig(),
+    *,
+    examples: Sequence[str] = (),
+    stop: Callable[[], bool] = training.never,
 ) -> Iterator[Event]:
     """Fine-tune a copy of a model on frames with the columns text and label.
 
     Yields a `StepDone` for each step, an `Epoch` before training and after each epoch, and `Done`.
-    Closing the generator stops the run within one step; `m` is never changed. Raises
-    `SettingError` where there is nothing to learn: no rows, one label only, or a label of the test
-    rows that training never sees.
+    `examples` are texts whose probabilities each `Epoch` reports. Where `stop` says so, the run ends
+    after its step with what it has; closing the generator ends it without. `m` is never changed.
+
+    Raises `SettingError` where there is nothing to learn: no rows, one label only, or a label of the
+    test rows that training never sees.
     """
-    labels = _labels(train, test)
-    model = _with_new_head(m, labels, config)
-    task = _Classification(m, train, test, labels, config)
-    steps = training.TrainConfig(
-        steps=config.epochs * task.steps_per_epoch,
-        learning_rate=config.learning_rate,
-        warmup=config.warmup,
-        betas=(0.9, 0.999),
-        measure_every=task.steps_per_epoch,
-        seed=config.seed,
-    )
-    return _events(m, model, task, steps, labels, config)
+    labels = label_names(train, test)
+    made = classifier.untrained(m, labels, max_tokens=config.max_tokens, seed=config.seed)
+    task = _task(made, train, test, config, examples)
+    return _events(made, task, config, stop)
 
 
-def _events(
+def steps_per_epoch(rows: int, config: FinetuneConfig) -> int:
+    """
+    >>> steps_per_epoch(33, FinetuneConfig(batch_size=16))
+    3
+    """
+    return -(-rows // config.batch_size)
+
+
+def job(
     m: LoadedModel,
-    model: PreTrainedModel,
-    task: _Classification,
-    steps: training.TrainConfig,
-    labels: tuple[str, ...],
+    train: pd.DataFrame,
+    test: pd.DataFrame,
     config: FinetuneConfig,
-) -> Iterator[Event]:
-    import torch
-
-    with torch.random.fork_rng():  # dropout draws from torch's generator: same seed, same run
-        torch.manual_seed(config.seed)
-        state = torch.get_rng_state()
-    for event in _seeded(training.train(model, task, steps), state):
-        match event:
-            case training.StepDone():
-                yield event
-            case training.Measured():
-                number = event.step // task.steps_per_epoch
-                yield replace(event.result, number=number, train_loss=event.train_loss)
-            case training.Done():
-                yield Done(Classifier(event.model, m, labels, config.max_tokens), event.seconds)
-
-
-def _seeded(events: Iterator[training.Event], state: torch.Tensor) -> Iterator[training.Event]:
-    """Run a generator under a random state of its own, whatever others draw in between."""
-    import torch
-
-    while True:
-        with torch.random.fork_rng():
-            torch.set_rng_state(state)
-            event = next(events, None)
-            state = torch.get_rng_state()
-        if event is None:
-            return
-        yield event
-
-
-def classify(
-    classifier: Classifier, texts: Sequence[str], *, batch_tokens: int = 4096
-) -> pd.DataFrame:
-    """Label and probabilities of texts, in their order.
-
-    Columns: text, label, probability (of that label), then "p: <label>" for each label.
-    """
-    import pandas as pd
-
-    probabilities = np.exp(
-        _log_probabilities(
-            classifier.source, classifier.model, texts, classifier.max_tokens, batch_tokens
-        )
+    *,
+    examples: Sequence[str] = (),
+) -> Job:
+    """Fine-tuning as a background run; what can be refused is refused here."""
+    labels = label_names(train, test)
+    about = {
+        "model": m.info.name,
+        "weights": m.weights_hash,
+        "config": asdict(config),
+        "labels": list(labels),
+        "train_rows": len(train),
+        "train_counts": {label: int((train["label"] == label).sum()) for label in labels},
+        "test": test[["text", "label"]].to_dict("list"),
+        "examples": list(examples),
+    }
+    return Job(
+        kind="finetuning",
+        steps=config.epochs * steps_per_epoch(len(train), config),
+        start=lambda stop: finetune(m, train, test, config, examples=examples, stop=stop),
+        record=as_record,
+        save=partial(_save, about),
+        about=about,
     )
-    best = probabilities.argmax(1)
-    frame = pd.DataFrame(
-        {
-            "text": list(texts),
-            "label": [classifier.labels[i] for i in best],
-            "probability": probabilities.max(1),
-        }
-    )
-    for i, label in enumerate(classifier.labels):
-        frame[f"p: {label}"] = probabilities[:, i]
-    return frame
 
 
-def macro_f1(confusion: np.ndarray) -> float:
-    """Mean F1 over the labels.
-
-    >>> macro_f1(np.array([[2, 0], [0, 2]])), round(macro_f1(np.array([[0, 2], [0, 2]])), 4)
-    (1.0, 0.3333)
-    """
-    hits = np.diag(confusion)
-    either = confusion.sum(0) + confusion.sum(1)
-    return float(np.mean(np.divide(2 * hits, either, where=either > 0, out=np.zeros(len(hits)))))
-
-
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927); it stays within 0 and 1 for any n.
-
-    >>> tuple(round(x, 3) for x in wilson(8, 10))
-    (0.49, 0.943)
-    """
-    z = 1.959964
-    share, spread = hits / n, z * z / n
-    middle = (share + spread / 2) / (1 + spread)
-    reach = z / (1 + spread) * (share * (1 - share) / n + spread / (4 * n)) ** 0.5
-    return middle - reach, middle + reach
+def as_record(event: Event) -> Record | None:
+    """An event as plain data."""
+    match event:
+        case training.StepDone():
+            return training.as_record(event)
+        case Epoch():
+            fields = {
+                name: value.round(6).tolist() if isinstance(value, np.ndarray) else value
+                for name, value in asdict(event).items()
+            }
+            return {"event": "epoch", **fields}
+    return None
 
 
-class _Classification:
-    """Sequence classification as a `training.Task`."""
-
-    def __init__(
-        self,
-        m: LoadedModel,
-        train: pd.DataFrame,
-        test: pd.DataFrame,
-        labels: tuple[str, ...],
-        config: FinetuneConfig,
-    ) -> None:
-        number = {label: i for i, label in enumerate(labels)}
-        self.m, self.config, self.labels = m, config, labels
-        self.ids = _encode(m, train["text"].tolist(), config.max_tokens)
-        self.targets = np.array([number[str(label)] for label in train["label"]])
-        self.test_texts = test["text"].tolist()
-        self.test_targets = np.array([number[str(label)] for label in test["label"]])
-        self.steps_per_epoch = -(-len(self.ids) // config.batch_size)
-
-    def batches(self, epoch: int) -> Iterator[np.ndarray]:
-        order = np.random.default_rng((self.config.seed, epoch)).permutation(len(self.ids))
-        for start in range(0, len(order), self.config.batch_size):
-            yield order[start : start + self.config.batch_size]
-
-    def size(self, batch: np.ndarray) -> int:
-        return len(batch)
-
-    def loss(self, model: PreTrainedModel, batch: np.ndarray, step: int) -> torch.Tensor:
-        import torch
-
-        logits = _logits(self.m, model, [self.ids[i] for i in batch])
-        targets = torch.from_numpy(self.targets[batch]).to(logits.device)
-        return torch.nn.functional.cross_entropy(logits.float(), targets)
-
-    def measure(self, model: PreTrainedModel) -> Epoch:
-        logs = _log_probabilities(self.m, model, self.test_texts, self.config.max_tokens, 4096)
-        size, found = len(self.labels), logs.argmax(1)
-        confusion = np.zeros((size, size), dtype=int)
-        np.add.at(confusion, (self.test_targets, found), 1)
-        return Epoch(
-            number=0,
-            train_loss=None,
-            held_out_loss=float(-logs[np.arange(len(logs)), self.test_targets].mean()),
-            accuracy=float((found == self.test_targets).mean()),
-            macro_f1=macro_f1(confusion),
-            confusion=confusion,
-        )
+def epochs_in(records: Sequence[Record]) -> list[Epoch]:
+    """The epochs among the records of a run."""
+    return [_epoch(record) for record in records if record["event"] == "epoch"]
 
 
-def _labels(train: pd.DataFrame, test: pd.DataFrame) -> tuple[str, ...]:
+def _epoch(record: Record) -> Epoch:
+    fields: Record = {name: value for name, value in record.items() if name != "event"}
+    for name in ("confusion", "predicted", "confidence", "examples"):
+        fields[name] = np.array(fields[name])
+    return Epoch(**fields)
+
+
+def label_names(train: pd.DataFrame, test: pd.DataFrame) -> tuple[str, ...]:
     """The labels of the training rows, sorted; the frames are checked here, once."""
     for name, frame in (("training", train), ("test", test)):
         missing = {"text", "label"} - set(frame.columns)
@@ -275,69 +189,223 @@ def _labels(train: pd.DataFrame, test: pd.DataFrame) -> tuple[str, ...]:
     return labels
 
 
-def _with_new_head(
-    m: LoadedModel, labels: tuple[str, ...], config: FinetuneConfig
-) -> PreTrainedModel:
-    """The encoder of a model, copied, under an untrained head for these labels."""
+def _events(
+    made: Classifier,
+    task: _Classification,
+    config: FinetuneConfig,
+    stop: Callable[[], bool],
+) -> Iterator[Event]:
+    waited = _Patience(config.patience)
+    steps = training.TrainConfig(
+        steps=config.epochs * task.steps,
+        learning_rate=config.learning_rate,
+        head_learning_rate=config.head_factor * config.learning_rate,
+        warmup=config.warmup,
+        betas=(0.9, 0.999),
+        measure_every=task.steps,
+        seed=config.seed,
+    )
+    events = training.train(made.model, task, steps, stop=lambda: stop() or waited.over)
+    for event in training.seeded(events, config.seed):
+        match event:
+            case training.StepDone():
+                yield event
+            case training.Measured():
+                number = event.step // task.steps
+                epoch = replace(event.result, number=number, train_loss=event.train_loss)
+                waited.see(epoch, made.model)
+                yield epoch
+            case training.Done():
+                waited.restore(made.model)
+                yield Done(made, event.seconds)
+
+
+class _Patience:
+    """Ends a run whose held-out loss no longer falls, and goes back to its best epoch."""
+
+    def __init__(self, patience: int | None) -> None:
+        self._patience, self._loss, self._since = patience, float("inf"), 0
+        self._best: dict[str, torch.Tensor] = {}
+
+    @property
+    def over(self) -> bool:
+        return self._patience is not None and self._since >= self._patience
+
+    def see(self, epoch: Epoch, model: PreTrainedModel) -> None:
+        if self._patience is None:
+            return
+        self._since += 1
+        if epoch.held_out_loss < self._loss:
+            self._loss, self._since = epoch.held_out_loss, 0
+            self._best = copy.deepcopy(model.state_dict())
+
+    def restore(self, model: PreTrainedModel) -> None:
+        if self._best:
+            model.load_state_dict(self._best)
+
+
+def _task(
+    made: Classifier,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    config: FinetuneConfig,
+    examples: Sequence[str],
+) -> _Classification:
+    kind = _FrozenClassification if config.frozen else _Classification
+    return kind(made, train, test, config, examples)
+
+
+class _Classification:
+    """Sequence classification as a `training.Task`."""
+
+    def __init__(
+        self,
+        made: Classifier,
+        train: pd.DataFrame,
+        test: pd.DataFrame,
+        config: FinetuneConfig,
+        examples: Sequence[str],
+    ) -> None:
+        number = {label: i for i, label in enumerate(made.labels)}
+        self.made, self.config = made, config
+        self.ids = classifier.encode(made, train["text"].tolist())
+        self.test_ids = classifier.encode(made, [*test["text"], *examples])
+        self.targets = np.array([number[str(label)] for label in train["label"]])
+        self.test_targets = np.array([number[str(label)] for label in test["label"]])
+        self.steps = steps_per_epoch(len(self.ids), config)
+        self.weights = balancing(self.targets, len(number)) if config.balanced else None
+
+    def batches(self, epoch: int) -> Iterator[np.ndarray]:
+        order = np.random.default_rng((self.config.seed, epoch)).permutation(len(self.ids))
+        for start in range(0, len(order), self.config.batch_size):
+            yield order[start : start + self.config.batch_size]
+
+    def size(self, batch: np.ndarray) -> int:
+        return len(batch)
+
+    def loss(self, model: PreTrainedModel, batch: np.ndarray, step: int) -> torch.Tensor:
+        import torch
+
+        logits = self._logits(model, batch).float()
+        targets = torch.from_numpy(self.targets[batch]).to(logits.device)
+        weights = None
+        if self.weights is not None:
+            weights = torch.from_numpy(self.weights).to(logits)
+        return torch.nn.functional.cross_entropy(logits, targets, weight=weights)
+
+    def measure(self, model: PreTrainedModel) -> Epoch:
+        logs, rows = self._test_logs(model), len(self.test_targets)
+        held, found = logs[:rows], logs[:rows].argmax(1)
+        confusion = confusion_matrix(self.test_targets, found, len(self.made.labels))
+        return Epoch(
+            number=0,
+            train_loss=None,
+            held_out_loss=float(-held[np.arange(rows), self.test_targets].mean()),
+            accuracy=float((found == self.test_targets).mean()),
+            macro_f1=macro_f1(confusion),
+            confusion=confusion,
+            predicted=found,
+            confidence=np.exp(held.max(1)),
+            examples=np.exp(logs[rows:]),
+        )
+
+    def _logits(self, model: Any, batch: np.ndarray) -> torch.Tensor:
+        return model(**classifier.inputs(self.made, [self.ids[i] for i in batch])).logits
+
+    def _test_logs(self, model: PreTrainedModel) -> np.ndarray:
+        """Log probabilities (test rows and examples, labels)."""
+        out = np.zeros((len(self.test_ids), len(self.made.labels)))
+        for rows, found in classifier.log_probabilities(self.made, self.test_ids):
+            out[rows] = found
+        return out
+
+
+class _FrozenClassification(_Classification):
+    """The encoder does not move, so its vectors are computed once and only the head runs."""
+
+    def __init__(self, made: Classifier, *rest: Any) -> None:
+        super().__init__(made, *rest)
+        self.vectors = classifier.cls_vectors(made, self.ids)
+        self.test_vectors = classifier.cls_vectors(made, self.test_ids)
+        self.head = _head_alone(made.model)
+        for name, parameter in made.model.base_model.named_parameters():
+            parameter.requires_grad_(name.startswith("pooler."))
+
+    def _logits(self, model: PreTrainedModel, batch: np.ndarray) -> torch.Tensor:
+        self.head.train(model.training)
+        return self.head(inputs_embeds=self.vectors[batch][:, None]).logits
+
+    def _test_logs(self, model: PreTrainedModel) -> np.ndarray:
+        self.head.train(model.training)
+        logits = self.head(inputs_embeds=self.test_vectors[:, None]).logits
+        return logits.float().log_softmax(-1).cpu().numpy()
+
+
+def _head_alone(model: PreTrainedModel) -> Any:
+    """The model's head, sharing its weights, on final [CLS] vectors given as `inputs_embeds`."""
     import torch
-    from transformers import AutoModelForSequenceClassification
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    settings = copy.deepcopy(m.model.config)
-    settings.id2label = dict(enumerate(labels))
-    settings.label2id = {label: i for i, label in enumerate(labels)}
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        model = AutoModelForSequenceClassification.from_config(settings)
-    absent, extra = model.base_model.load_state_dict(m.model.base_model.state_dict(), strict=False)
-    logger.info("the head starts untrained: %s; not used: %s", absent, extra)
-    if config.frozen:
-        trained = set(absent)
-        for name, parameter in model.base_model.named_parameters():
-            parameter.requires_grad_(name in trained)
-    return model.to(m.info.device)
+    class Vectors(torch.nn.Module):
+        def __init__(self, base: Any) -> None:
+            super().__init__()
+            self.pooler = getattr(base, "pooler", None)
+            self.activation = getattr(base, "pooler_activation", None)  # ALBERT's stands beside it
 
+        def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> Any:
+            pooled = inputs_embeds
+            if self.activation is not None and self.pooler is not None:
+                pooled = self.activation(self.pooler(inputs_embeds[:, 0]))
+            elif self.pooler is not None:
+                pooled = self.pooler(inputs_embeds)
+            return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
 
-def _encode(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-    """Ids of each text with [CLS] and [SEP], cut in its own tokens to `max_tokens` at most."""
-    frame = m.backend.encode("").ids
-    room = min(max_tokens, m.info.max_tokens) - len(frame)
-    bare = m.backend.encode_batch([str(text) for text in texts], add_special_tokens=False)
-    half = len(frame) // 2
-    return [[*frame[:half], *encoding.ids[:room], *frame[half:]] for encoding in bare]
+    twin = share_weights(model)
+    setattr(twin, twin.base_model_prefix, Vectors(twin.base_model))
+    return twin
 
 
-def _logits(m: LoadedModel, model: PreTrainedModel, rows: Sequence[list[int]]) -> torch.Tensor:
-    import torch
+def balancing(targets: np.ndarray, labels: int) -> np.ndarray:
+    """Weights (labels,) inverse to a label's rows: rows / (labels x its rows), as in scikit-learn.
 
-    longest = max(map(len, rows))
-    ids = np.full((len(rows), longest), m.pad_token_id)
-    mask = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-        mask[i, : len(row)] = 1
-    device = model.device
-    batch: dict[str, Any] = {
-        "input_ids": torch.from_numpy(ids).to(device),
-        "attention_mask": torch.from_numpy(mask).to(device),
-    }
-    return model(**batch).logits
+    >>> balancing(np.array([0, 0, 0, 1]), 2).round(3).tolist()
+    [0.667, 2.0]
+    """
+    return len(targets) / (labels * np.bincount(targets, minlength=labels))
 
 
-def _log_probabilities(
-    m: LoadedModel,
-    model: PreTrainedModel,
-    texts: Sequence[str],
-    max_tokens: int,
-    batch_tokens: int,
-) -> np.ndarray:
-    """(texts, labels), in batches alike in length, given back in the order of the texts."""
-    import torch
+def _save(about: Record, event: Done, folder: Path) -> None:
+    event.result.save(folder, card(about))
 
-    ids = _encode(m, texts, max_tokens)
-    lengths = np.array([len(row) for row in ids])
-    out = np.zeros((len(ids), model.config.num_labels))
-    with torch.inference_mode():
-        for batch in training.by_length(lengths, batch_tokens=batch_tokens, seed=0, pool=10**6):
-            logits = _logits(m, model, [ids[i] for i in batch])
-            out[batch] = logits.float().log_softmax(-1).cpu().numpy()
-    return out
+
+def card(about: Record) -> str:
+    """The model card that goes with a classifier made here."""
+    config, test = about["config"], about["test"]
+    what = "its head only (encoder frozen)" if config["frozen"] else "all of it"
+    labels = "\n".join(f"* `{label}`" for label in about["labels"])
+    return f"""---
+library_name: transformers
+pipeline_tag: text-classification
+---
+
+# A text classifier, fine-tuned with Cloze
+
+Made from `{about["model"]}` (weights {about["weights"]}) by training {what} for at most
+{config["epochs"]} epochs on {about["train_rows"]} rows, {len(test["label"])} more being held out:
+batches of {config["batch_size"]}, peak learning rate {config["learning_rate"]:g}, seed
+{config["seed"]}. It reads the first {config["max_tokens"]} tokens of a text.
+
+Labels:
+
+{labels}
+
+    transformers.pipeline("text-classification", model="model")
+
+It knows what its rows taught it: try it on rows like those it will meet before you rely on it.
+"""
+
+
+if __name__ == "__main__":
+    from core.finetuning_cli import main
+
+    main()

@@ -9,7 +9,7 @@ last measurement. What the loop does is in `training`, what is masked is in `mas
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -123,10 +123,12 @@ def pretrain(
     held_out: Sequence[str] | Chunks = (),
     probes: Sequence[str] | None = None,
     checkpoint: Path | None = None,
+    stop: Callable[[], bool] = training.never,
 ) -> Iterator[training.Event]:
     """Train a copy of a masked LM on texts; the last event, `Done`, holds the copy.
 
-    Without `held_out`, every 50th chunk is kept aside. Closing the generator stops the run.
+    Without `held_out`, every 50th chunk is kept aside. Where `stop` says so, the run ends after its
+    step with what it has; closing the generator ends it without.
     """
     by_word = config.unit is not masking.Unit.TOKEN
     cut = partial(chunk, m, max_tokens=config.max_tokens, words=by_word)
@@ -142,7 +144,7 @@ def pretrain(
     _set_dropout(model, config.dropout)
     watched = default_probes(m) if probes is None else probes
     task = MaskedLM(m, chunks, kept, watched, config)
-    return training.train(model, task, config.optimiser, checkpoint=checkpoint)
+    return training.train(model, task, config.optimiser, checkpoint=checkpoint, stop=stop)
 
 
 def _in_steps(config: PretrainConfig, chunks: Chunks) -> PretrainConfig:
@@ -467,7 +469,12 @@ def as_zip(m: LoadedModel, model: PreTrainedModel) -> bytes:
 
 def as_record(event: training.Measured) -> dict[str, object]:
     """A measurement as plain data, for the recorded run."""
-    return {"step": event.step, "train_loss": event.train_loss, **asdict(event.result)}
+    return {
+        "event": "measured",
+        "step": event.step,
+        "train_loss": event.train_loss,
+        **asdict(event.result),
+    }
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -23,12 +25,13 @@ import streamlit as st
 from core import charts
 from core.attention import attention_weights
 from core.causal import CausalModel, load_causal_model
+from core.classifier import Classifier, load_classifier
 from core.datasets import DEFAULT_SENTENCE
 from core.errors import ClozeError, ModelError
-from core.exports import safe_csv
+from core.exports import safe_csv, zip_folder
 from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction, score_positions
-from core.runs import LiveRun
+from core.runs import Job, Run, Runs, State
 from core.text import Reading, read
 
 R = TypeVar("R")
@@ -304,42 +307,165 @@ def show_views(views: Mapping[str, Callable[..., None]], key: str, *args: Any) -
                     show_error(error)
 
 
-def drive(run: LiveRun, key: str) -> None:
-    """Let a run go on under a progress bar; any click ends this script, and the run waits."""
-    bar_place, pause = st.columns([5, 1], vertical_alignment="center")
-    pause.button("Pause", icon=":material/pause:", width="stretch", key=f"{key}_pause")
-    bar, curve = bar_place.progress(run.step / run.steps), st.empty()
-    for state in run.resume():
-        bar.progress(
-            state.step / state.steps,
-            f"Step {state.step} of {state.steps}, {state.speed:,.0f} samples a second, "
-            f"{state.seconds_left:,.0f} s left",
-        )
-        if state.losses:
-            with curve:
-                draw_losses(state, f"{key}_live")
-    st.rerun()
+@st.cache_resource
+def runs() -> Runs:
+    """The background runs of this server.
+
+    CLOZE_RUNS is the folder they are kept in, CLOZE_RUNS_AT_ONCE how many train at once.
+    """
+    folder = Path(os.environ.get("CLOZE_RUNS", ROOT / "runs"))
+    return Runs(folder, at_once=int(os.environ.get("CLOZE_RUNS_AT_ONCE", "1")))
 
 
-def draw_losses(run: LiveRun, key: str) -> None:
-    frame = pd.DataFrame(run.losses, columns=["step", "loss"])
-    draw(charts.live_loss, frame, key=key, alt="Loss by step of this run")
+def start_run(job: Job, key: str) -> None:
+    """Submit a job; its id goes into the address, so that a refresh or a link finds the run again."""
+    visitor = st.session_state.setdefault("_visitor", uuid.uuid4().hex)
+    st.session_state[key] = st.query_params[key] = runs().submit(job, owner=visitor)
 
 
-def live_run(key: str, started: LiveRun | None) -> LiveRun | None:
-    """The run of this visit under a key: a new one, one that is paused, or one that is done."""
-    if started is not None:
-        st.session_state[key] = started
-    run: LiveRun | None = st.session_state.get(key)
-    if run is None:
+def current_run(key: str) -> Run | None:
+    """The run that the address names, else the last of this visit."""
+    run_id = st.query_params.get(key) or st.session_state.get(key)
+    if run_id is None:
         return None
-    if run.result is None:
-        if started is not None or st.button("Go on", icon=":material/play_arrow:"):
-            drive(run, key)
-        st.caption(f"Paused at step {run.step} of {run.steps}. Nothing is lost while it waits.")
-    if run.losses:
-        draw_losses(run, f"{key}_losses")
+    run = runs().get(run_id)
+    if run is None:
+        st.info(
+            "The run of this address is not on this server: it was started on another one, or too "
+            "long ago. The form above starts a new one.",
+            icon=":material/search_off:",
+        )
+    else:
+        st.session_state[key] = st.query_params[key] = run_id
     return run
+
+
+def at_work(key: str) -> bool:
+    """Whether the run on show is still queued or running."""
+    run_id = st.query_params.get(key) or st.session_state.get(key)
+    run = runs().get(run_id) if run_id else None
+    return run is not None and not run.state.over
+
+
+def watch(key: str, show: Callable[[Run], None]) -> None:
+    """Show a run where there is one, every second anew while it is at work."""
+    run = current_run(key)
+    if run is not None:
+        every = None if run.state.over else 1.0
+        st.fragment(_watched, run_every=every)(key, run.state.over, show)
+
+
+def _watched(key: str, was_over: bool, show: Callable[[Run], None]) -> None:
+    run = current_run(key)
+    if run is None:
+        return
+    if run.state.over and not was_over:
+        st.rerun()  # once, so that the timer ends and the form is free again
+    _show_state(run, key)
+    show(run)
+
+
+def _show_state(run: Run, key: str) -> None:
+    """How far a run is, with a button to stop it; or how it ended."""
+    if not run.state.over:
+        bar, stop = st.columns([5, 1], vertical_alignment="center")
+        bar.progress(run.step / run.steps, _progress(run))
+        stop.button(
+            "Stop",
+            icon=":material/stop:",
+            width="stretch",
+            key=f"{key}_stop",
+            on_click=runs().stop,
+            args=(run.id,),
+            help="It ends after the step it is in, and keeps what it has learned.",
+        )
+        return
+    where = f"step {run.step:,} of {run.steps:,}"
+    match run.state:
+        case State.DONE:
+            st.caption(f"Trained here in {run.seconds:,.0f} s, {run.step:,} steps.")
+        case State.STOPPED:
+            st.info(f"Stopped after {where}; what it had learned is kept.", icon=":material/stop:")
+        case State.FAILED:
+            st.error(f"It ended at {where}. {escape(run.error or '')}", icon=":material/error:")
+        case State.INTERRUPTED:
+            st.warning(
+                f"Its server ended when it was at {where}. What was recorded is shown; the model "
+                "is lost.",
+                icon=":material/power_off:",
+            )
+
+
+def _progress(run: Run) -> str:
+    if run.state is State.QUEUED:
+        before = "1 run comes" if run.ahead == 1 else f"{run.ahead} runs come"
+        return f"Waiting: {before} first" if run.ahead else "About to start"
+    if run.seconds_left is None:
+        return "Starting …"
+    speed = run.records[-1].get("samples_per_second")
+    rate = f"{speed:,.0f} samples a second, " if speed else ""
+    return f"Step {run.step:,} of {run.steps:,}, {rate}{run.seconds_left:,.0f} s left"
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def load_trained(folder: str) -> LoadedModel:
+    """The masked LM that a run saved."""
+    return load_model(Path(folder))
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def load_trained_classifier(folder: str) -> Classifier:
+    """The classifier that a run saved."""
+    return load_classifier(Path(folder))
+
+
+def finished(key: str) -> Run | None:
+    """The run on show, once it is over and has a result."""
+    run_id = st.session_state.get(key)
+    run = runs().get(run_id) if run_id else None
+    return run if run is not None and run.result is not None else None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file as it was uploaded; its name is only ever shown."""
+
+    name: str
+    data: bytes
+
+
+def kept_upload(label: str, types: list[str], *, key: str) -> Upload | None:
+    """A file of the visitor's, kept when the page is left, until it is removed or replaced."""
+    kept = f"_{key}"
+
+    def keep() -> None:
+        file = st.session_state[key]
+        st.session_state[kept] = Upload(file.name, file.getvalue()) if file else None
+
+    if st.file_uploader(label, types, key=key, on_change=keep) is None and st.session_state.get(
+        kept
+    ):
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.caption(f"Still in use: {escape(st.session_state[kept].name)}")
+        if right.button("Remove", key=f"{key}_remove", width="stretch"):
+            st.session_state[kept] = None
+            st.rerun()
+    upload: Upload | None = st.session_state.get(kept)
+    return upload
+
+
+def download_run(run: Run, label: str, file_name: str, said: str) -> None:
+    """What a run saved, packed when the button is pressed."""
+    if run.result is not None:
+        st.download_button(
+            label,
+            partial(zip_folder, run.result),
+            file_name,
+            "application/zip",
+            icon=":material/download:",
+            help=said,
+            on_click="ignore",
+        )
 
 
 def share(probability: float) -> str:

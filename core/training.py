@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from core.errors import SettingError
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
+
+_GENERATOR = threading.Lock()  # torch's random state is the process's: one run's step at a time
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,22 @@ class Task(Protocol):
     def measure(self, model: PreTrainedModel) -> Any: ...
 
 
+def never() -> bool:
+    """A run that is not to be stopped."""
+    return False
+
+
 def train(
-    model: PreTrainedModel, task: Task, config: TrainConfig, *, checkpoint: Path | None = None
+    model: PreTrainedModel,
+    task: Task,
+    config: TrainConfig,
+    *,
+    checkpoint: Path | None = None,
+    stop: Callable[[], bool] = never,
 ) -> Iterator[Event]:
     """Train `model` in place. With `checkpoint`, a folder, the run is saved there at every
-    measurement, and one that was stopped goes on from there as if it had never been.
+    measurement, and one that was stopped goes on from there as if it had never been. `stop` is asked
+    before each step; where it says so, the run ends with the model as it is.
     """
     optimizer = make_optimizer(model, config)
     state = _Progress()
@@ -123,6 +137,8 @@ def train(
         yield Measured(0, config.steps, None, _measured(model, task))
     try:
         for step, batch in _numbered(task, state.step, config.steps):
+            if stop():
+                break
             started = time.perf_counter()
             model.train()
             _set_learning_rate(optimizer, step, config)
@@ -224,6 +240,36 @@ def by_length(
             batches.append(members[start : start + size])
             start += size
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def seeded(events: Iterator[Event], seed: int) -> Iterator[Event]:
+    """Events under a random state of their own: dropout draws from torch's one generator, and
+    whatever others draw in between, the same seed gives the same run. One step at a time.
+    """
+    import torch
+
+    with _GENERATOR, torch.random.fork_rng():
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+    while True:
+        with _GENERATOR, torch.random.fork_rng():
+            torch.set_rng_state(state)
+            event = next(events, None)
+            state = torch.get_rng_state()
+        if event is None:
+            return
+        yield event
+
+
+def as_record(event: StepDone) -> dict[str, Any]:
+    """A step as plain data."""
+    return {
+        "event": "step",
+        "step": event.step,
+        "loss": event.loss,
+        "learning_rate": event.learning_rate,
+        "samples_per_second": event.samples_per_second,
+    }
 
 
 @dataclass

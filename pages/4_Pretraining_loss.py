@@ -6,33 +6,35 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from core import charts, masking, session, training
+from core import charts, charts_training, masking, session, training
 from core.datasets import paragraphs, python_reference
-from core.models import LoadedModel, wrap
+from core.errors import ClozeError
+from core.history import PretrainingHistory, losses, pretraining_history, recorded_pretraining
+from core.models import LoadedModel
 from core.prediction import predict_masks
 from core.pretraining import (
     PretrainConfig,
-    as_zip,
     chunk,
     default_probes,
     from_scratch,
     hold_out,
-    pretrain,
-    steps_in,
 )
-from core.runs import LiveRun, RecordedRun, recorded_run
+from core.pretraining_run import job
+from core.runs import Run
+
+SCRATCH = (2, 128)  # layers and hidden size of a model from scratch
 
 session.framed()
 m = session.model()
 
 
-def play(run: RecordedRun) -> None:
+def play(run: PretrainingHistory) -> None:
     """The step on show: moved by hand, or by the clock while it plays."""
     playing = st.session_state.get("p4_playing", False)
     st.fragment(view, run_every=0.8 if playing else None)(run)
 
 
-def view(run: RecordedRun) -> None:
+def view(run: PretrainingHistory) -> None:
     steps = run.steps
     if st.session_state.get("p4_playing"):
         place = steps.index(st.session_state.get("p4_step", steps[0]))
@@ -54,16 +56,18 @@ def view(run: RecordedRun) -> None:
     loss, p_true = st.columns(2, gap="large")
     with loss:
         st.markdown("**Loss**, nats a masked token")
-        session.draw(charts.run_loss, run.history, step, key="p4_loss", alt="Loss by step")
+        session.draw(charts_training.run_loss, run.figures, step, key="p4_loss", alt="Loss by step")
     with p_true:
         st.markdown("**Mean p(true)**, by what stood in the token's place")
-        session.draw(charts.run_p_true, run.history, step, key="p4_p_true", alt="p(true) by step")
+        session.draw(
+            charts_training.run_p_true, run.figures, step, key="p4_p_true", alt="p(true) by step"
+        )
     st.markdown("**What it predicted**, at the hidden word of fixed sentences; ★ is the true word")
     st.dataframe(probe_table(run, step), hide_index=True, height="content")
 
 
-def show_figures(run: RecordedRun, step: int) -> None:
-    row = run.history[run.history["step"] == step].to_dict("records")[0]
+def show_figures(run: PretrainingHistory, step: int) -> None:
+    row = run.figures[run.figures["step"] == step].to_dict("records")[0]
     columns = st.columns(5)
     train = "not yet" if pd.isna(row["train_loss"]) else f"{row['train_loss']:.3f}"
     columns[0].metric("Train loss", train, help="Mean since the last measurement")
@@ -73,7 +77,7 @@ def show_figures(run: RecordedRun, step: int) -> None:
     columns[4].metric("p(true), kept", session.share(row["p_keep"]))
 
 
-def probe_table(run: RecordedRun, step: int) -> pd.DataFrame:
+def probe_table(run: PretrainingHistory, step: int) -> pd.DataFrame:
     """A row a probe sentence: its five most probable words with their probabilities."""
     rows = run.probes[run.probes["step"] == step]
     cells = [
@@ -106,8 +110,8 @@ def chosen_text() -> Sequence[str]:
     return paragraphs(text)
 
 
-def settings(texts: Sequence[str]) -> LiveRun | None:
-    """The form of a run; what it starts, or None."""
+def settings(texts: Sequence[str]) -> None:
+    """The form of a run, and its start."""
     first, second, third = st.columns(3, gap="large")
     scratch = first.toggle(
         "From scratch",
@@ -139,9 +143,14 @@ def settings(texts: Sequence[str]) -> LiveRun | None:
         bind="query-params",
     )
     seed = third.number_input("Seed", 0, 99_999, 0, key="p4_seed", bind="query-params")
-    if not st.button("Train", type="primary", icon=":material/play_arrow:"):
-        return None
-    start = from_scratch(m, layers=2, hidden=128, seed=seed) if scratch else m
+    if not st.button(
+        "Train",
+        type="primary",
+        icon=":material/play_arrow:",
+        disabled=session.at_work("p4_run"),
+    ):
+        return
+    start = starting_model(scratch, seed)
     chunks = chunk(start, texts, 128, words=unit != "token")
     kept = int(np.searchsorted(np.cumsum(chunks.lengths), 1000 * budget)) + 1
     held, used = hold_out(chunks.first(kept))
@@ -152,56 +161,117 @@ def settings(texts: Sequence[str]) -> LiveRun | None:
         unit=masking.Unit(unit),
         batch_tokens=1024,
     )
-    probes = ["A [MASK] statement returns a value.", *default_probes(start)[:2]]
-    events = pretrain(
-        start,
-        used,
-        config,
-        held_out=held,
-        probes=[probe.replace("[MASK]", start.mask_token) for probe in probes],
-    )
-    st.session_state["p4_start"] = start
-    return LiveRun(events, epochs * steps_in(used, config))
+    probes = [
+        probe.replace("[MASK]", start.mask_token)
+        for probe in ("A [MASK] statement returns a value.", *default_probes(start)[:2])
+    ]
+    session.start_run(job(start, used, held, config, probes=probes), "p4_run")
+    st.rerun()
+
+
+def starting_model(scratch: bool, seed: int) -> LoadedModel:
+    layers, hidden = SCRATCH
+    return from_scratch(m, layers=layers, hidden=hidden, seed=seed) if scratch else m
 
 
 def train_now() -> None:
     st.markdown(
         "**Computed now**, on a copy of the model: the loaded one stays as it is for everyone. The "
-        "same loop trained the embedded model."
+        "same loop trained the embedded model. The run goes on while you look at other pages; its "
+        "address finds it again."
     )
-    run = session.live_run("p4_run", settings(chosen_text()))
-    if run is None:
-        return
-    if len(run.measured) > 1:
-        show_epochs(run)
-    if run.result is not None:
-        start: LoadedModel = st.session_state["p4_start"]
-        before_and_after(start, wrap(run.result.model, start.tokenizer, name="trained here"))
+    try:
+        settings(chosen_text())
+    except ClozeError as error:
+        session.show_error(error)
+    session.watch("p4_run", show_run)
+    run = session.finished("p4_run")
+    if run is not None:
+        before_and_after(run)
 
 
-def show_epochs(run: LiveRun) -> None:
+def show_run(run: Run) -> None:
+    """All that was recorded of a run."""
+    st.caption(settings_line(run))
+    steps = losses(run.records)
+    measured = pretraining_history(run.records) if run.measured else None
+    left, right = st.columns(2, gap="large")
+    if len(steps):
+        with left:
+            st.markdown("**Loss of each step**, nats a masked token")
+            session.draw(charts_training.live_loss, steps, key="p4_live", alt="Loss by step")
+    if measured is not None:
+        with right:
+            st.markdown("**Mean p(true)** on held-out text, by what stood in the token's place")
+            session.draw(
+                charts_training.run_p_true,
+                measured.figures,
+                measured.steps[-1],
+                key="p4_live_p_true",
+                alt="p(true) by step",
+            )
+        show_epochs(run, measured)
+
+
+def settings_line(run: Run) -> str:
+    """What a run was asked to do, in a line."""
+    about, config = run.about, run.about["config"]
+    return " · ".join(
+        [
+            f"Model {session.escape(about['model'])} (weights {about['weights']})",
+            f"{about['tokens']:,} training and {about['held_out_tokens']:,} held-out tokens",
+            f"{config['epochs']} epochs",
+            f"{config['rate']:.0%} masked by {config['unit']}",
+            f"learning rate {config['optimiser']['learning_rate']:.0e}",
+            f"seed {config['optimiser']['seed']}",
+        ]
+    )
+
+
+def show_epochs(run: Run, measured: PretrainingHistory) -> None:
     """Held-out measurements, epoch 0 being before training."""
-    rows = [
+    figures = measured.figures
+    table = pd.DataFrame(
         {
-            "Epoch": number,
-            "Held-out loss": event.result.held_out.loss,
-            "Top-1": event.result.held_out.accuracy,
-            **{f"p(true), {way}": p for way, p in event.result.p_true.items()},
+            "Epoch": figures["step"] // run.about["steps_per_epoch"],
+            "Held-out loss": figures["held_out_loss"],
+            "Top-1": figures["accuracy"],
+            "p(true), masked": figures["p_mask"],
+            "p(true), random": figures["p_random"],
+            "p(true), kept": figures["p_keep"],
         }
-        for number, event in enumerate(run.measured)
+    )
+    st.dataframe(table.round(4), hide_index=True)
+    st.markdown("**What it predicted** after each epoch")
+    rows = measured.probes.assign(epoch=measured.probes["step"] // run.about["steps_per_epoch"])
+    cells = [
+        f"{charts.isolated(token)} {session.share(p)}"
+        for token, p in zip(rows["token"], rows["probability"], strict=True)
     ]
-    st.dataframe(pd.DataFrame(rows).round(4), hide_index=True)
+    first = rows.assign(cell=cells)[rows["rank"] == 1]
+    wide = first.pivot(index="sentence", columns="epoch", values="cell")
+    wide.columns = [f"epoch {epoch}" for epoch in wide.columns]
+    st.dataframe(wide.reset_index(names="Sentence"), hide_index=True)
 
 
-def before_and_after(start: LoadedModel, trained: LoadedModel) -> None:
+def before_and_after(run: Run) -> None:
+    st.subheader("Before and after")
     sentence = st.text_input(
         "A sentence with a mask of your own",
         f"A {m.mask_token} statement returns a value.",
         key="p4_probe",
         bind="query-params",
     )
-    left, right = st.columns(2, gap="large")
-    for column, title, model in ((left, "Before", start), (right, "After", trained)):
+    config, about = run.about["config"], run.about
+    models = {"After": session.load_trained(str(run.result))}
+    if about["weights"] == m.weights_hash:
+        models = {"Before": m, **models}
+    else:
+        before = starting_model(True, config["optimiser"]["seed"])
+        if before.weights_hash == about["weights"]:
+            models = {"Before": before, **models}
+    columns = st.columns(len(models), gap="large")
+    for column, (title, model) in zip(columns, models.items(), strict=True):
         with column:
             st.markdown(f"**{title}**")
             for prediction in predict_masks(model, sentence):
@@ -211,14 +281,13 @@ def before_and_after(start: LoadedModel, trained: LoadedModel) -> None:
                     key=f"p4_{title}_{prediction.position}",
                     alt=f"Most probable tokens {title.lower()} training",
                 )
-    st.download_button(
+    if "Before" not in models:
+        st.caption("It started from another model than the loaded one, which is not shown.")
+    session.download_run(
+        run,
         "Download the trained model",
-        lambda: as_zip(start, trained.model),
         "model.zip",
-        "application/zip",
-        icon=":material/download:",
-        help="A folder that transformers loads: AutoModelForMaskedLM.from_pretrained('model')",
-        on_click="ignore",
+        "A folder that transformers loads: AutoModelForMaskedLM.from_pretrained('model')",
     )
 
 
@@ -227,7 +296,7 @@ def recorded() -> None:
         "**Recorded run**: this is how the embedded model was trained, measured as it went on text "
         "that it never trained on."
     )
-    play(recorded_run())
+    play(recorded_pretraining())
     st.caption(
         "Recorded, not computed now. The recipe is in the model card on the Home page. Masking "
         "while training and while measuring differ in rate (25 % and 15 %), so the two losses are "

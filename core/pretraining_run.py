@@ -1,0 +1,53 @@
+"""Masked-LM pre-training as a background run of `runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core import training
+from core.models import LoadedModel
+from core.pretraining import Chunks, PretrainConfig, as_record, export, pretrain, steps_in
+from core.runs import Job, Record
+
+
+def job(
+    m: LoadedModel,
+    chunks: Chunks,
+    held_out: Chunks,
+    config: PretrainConfig,
+    *,
+    probes: Sequence[str],
+) -> Job:
+    """Training a copy of a model on chunks for `config.epochs`, watched at `probes`."""
+    about = {
+        "model": m.info.name,
+        "weights": m.weights_hash,
+        "config": asdict(config),
+        "tokens": int(chunks.lengths.sum()),
+        "held_out_tokens": int(held_out.lengths.sum()),
+        "steps_per_epoch": steps_in(chunks, config),
+    }
+
+    def save(event: training.Done, folder: Path) -> None:
+        export(m, event.model, folder)
+
+    return Job(
+        kind="pretraining",
+        steps=(config.epochs or 1) * steps_in(chunks, config),
+        start=lambda stop: pretrain(m, chunks, config, held_out=held_out, probes=probes, stop=stop),
+        record=_record,
+        save=save,
+        about=about,
+    )
+
+
+def _record(event: Any) -> Record | None:
+    match event:
+        case training.StepDone():
+            return training.as_record(event)
+        case training.Measured():
+            return as_record(event)
+    return None

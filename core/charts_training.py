@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from core.charts import FADED, KEPT, MASKED, OTHER, RANDOM, drawing
+from core.charts import FADED, KEPT, MASKED, OTHER, RANDOM, drawing, isolated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ def confusion(data: pd.DataFrame, count: int) -> alt.Chart:
 
 
 epoch_loss = drawing(_loss_rows, bands="curve")(
-    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".2f", x="Epoch")
+    _by_step({"train": FADED, "held out": OTHER}, "Loss (nats)", ".3~g", x="Epoch")
 )
 
 
@@ -145,3 +145,58 @@ def label_probabilities(data: pd.DataFrame, _: int) -> alt.Chart:
         ],
     )
     return (base.mark_line() + points).properties(height=260)
+
+
+def _before_after(frame: pd.DataFrame) -> pd.DataFrame:
+    labels = [
+        f"{position} {isolated(token)}"
+        for position, token in zip(frame["position"], frame["token"], strict=True)
+    ]
+    rows = frame.assign(label=labels)
+    return rows.melt(["position", "token", "label"], ["before", "after"], "when", "weight")
+
+
+@drawing(_before_after)
+def attention_change(data: pd.DataFrame, count: int) -> alt.Chart:
+    """Attention of [CLS] to each token before and after: position, token, before, after."""
+    order = alt.EncodingSortField("position", order="ascending")
+    return (
+        alt.Chart(data)
+        .mark_bar(cornerRadius=2)
+        .encode(
+            y=alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=180)),
+            yOffset=alt.YOffset("when:N", sort=["before", "after"]),
+            x=alt.X("weight:Q", title="Attention", axis=alt.Axis(format="%")),
+            color=alt.Color(
+                "when:N",
+                title=None,
+                sort=["before", "after"],
+                scale=alt.Scale(domain=["before", "after"], range=[FADED, OTHER]),
+                legend=alt.Legend(orient="top"),
+            ),
+            tooltip=[
+                alt.Tooltip("token:N", title="Token"),
+                alt.Tooltip("when:N", title="When"),
+                alt.Tooltip("weight:Q", title="Attention", format=".2%"),
+            ],
+        )
+        .properties(height=26 * count + 60)
+    )
+
+
+@drawing(lambda frame: frame, bands="layer")
+def cls_change(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Cosine of the [CLS] vectors before and after, by layer: layer, cosine."""
+    return (
+        alt.Chart(data)
+        .mark_line(color=OTHER, point=alt.OverlayMarkDef(filled=True, size=60, color=OTHER))
+        .encode(
+            x=alt.X("layer:O", title="Layer", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("cosine:Q", title="Cosine, before and after", scale=alt.Scale(zero=False)),
+            tooltip=[
+                alt.Tooltip("layer:O", title="Layer"),
+                alt.Tooltip("cosine:Q", title="Cosine", format=".4f"),
+            ],
+        )
+        .properties(height=260)
+    )

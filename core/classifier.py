@@ -87,7 +87,7 @@ def untrained(m: LoadedModel, labels: Sequence[str], *, max_tokens: int, seed: i
     absent, extra = model.base_model.load_state_dict(m.model.base_model.state_dict(), strict=False)
     logger.info("the head starts untrained: %s; not used: %s", absent, extra)
     limit = min(max_tokens, m.info.max_tokens)
-    return Classifier(model.to(m.info.device), m.tokenizer, tuple(labels), limit)
+    return Classifier(model.to(m.info.device).eval(), m.tokenizer, tuple(labels), limit)
 
 
 def classify(

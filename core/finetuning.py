@@ -130,6 +130,7 @@ def job(
         "config": asdict(config),
         "labels": list(labels),
         "train_rows": len(train),
+        "cut": _cut(m, [*train["text"], *test["text"]], config.max_tokens),
         "train_counts": {label: int((train["label"] == label).sum()) for label in labels},
         "test": test[["text", "label"]].to_dict("list"),
         "examples": list(examples),
@@ -142,6 +143,12 @@ def job(
         save=partial(_save, about),
         about=about,
     )
+
+
+def _cut(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> int:
+    """How many texts have more tokens than are read."""
+    encodings = m.backend.encode_batch([str(text) for text in texts])
+    return sum(len(encoding.ids) > min(max_tokens, m.info.max_tokens) for encoding in encodings)
 
 
 def as_record(event: Event) -> Record | None:

@@ -9,12 +9,14 @@ import streamlit as st
 from core import charts, charts_training, session
 from core.classifier import Classifier, as_frame, classify, classifying
 from core.datasets import Table, labelled, read_table, reviews, split
+from core.encoder_change import cls_attention, cls_similarity
 from core.errors import ClozeError
 from core.exports import safe_csv
 from core.finetuning import Epoch, FinetuneConfig, epochs_in, job
 from core.history import losses, recorded_finetuning
 from core.metrics import by_label, wilson
 from core.runs import Run
+from core.text import read
 
 MOST_ROWS = 5000  # more than this trains for hours on a laptop: a sample is taken, and said
 WORST = 20
@@ -148,6 +150,8 @@ def settings_line(run: Run) -> str:
         f"learning rate {config['learning_rate']:.0e}",
         f"seed {config['seed']}",
     ]
+    if about["cut"]:
+        parts.append(f"{about['cut']:,} texts cut at {config['max_tokens']} tokens")
     parts += ["encoder frozen"] if config["frozen"] else []
     parts += ["class weights"] if config["balanced"] else []
     parts += ["early stop"] if config["patience"] else []
@@ -332,6 +336,7 @@ def use(run: Run) -> None:
     )
     if text.strip():
         show_labels(classifier, text)
+        show_change(run, classifier, text)
     try:
         classify_file(classifier)
     except ClozeError as error:
@@ -355,6 +360,31 @@ def show_labels(classifier: Classifier, text: str) -> None:
     ).nlargest(20, "probability")
     scores["rank"] = range(1, len(scores) + 1)
     session.draw(charts.top_k, scores, key="p5_scores", alt="Probability of each label")
+
+
+def show_change(run: Run, classifier: Classifier, text: str) -> None:
+    """What fine-tuning did to the encoder on this text, where it started from the loaded model."""
+    if run.about["weights"] != m.weights_hash:
+        st.caption("It started from another model than the loaded one: no before and after.")
+        return
+    reading = session.compute(m, read, text)
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.markdown("**Whom \\[CLS\\] looks at**, last layer, mean over heads")
+        session.draw(
+            charts_training.attention_change,
+            cls_attention(m, classifier, reading),
+            key="p5_attention",
+            alt="Attention of [CLS] before and after",
+        )
+    with right:
+        st.markdown("**The \\[CLS\\] vector**, before and after, by layer: 1 is unchanged")
+        session.draw(
+            charts_training.cls_change,
+            cls_similarity(m, classifier, reading),
+            key="p5_cls",
+            alt="Cosine of the [CLS] vectors before and after, by layer",
+        )
 
 
 def classify_file(classifier: Classifier) -> None:

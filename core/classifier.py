@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import training
+from core.batching import in_batches, padded
 from core.errors import ModelError
 from core.models import LoadedModel, load_config, load_tokenizer
 
@@ -141,12 +141,7 @@ def inputs(classifier: Classifier, rows: Sequence[list[int]]) -> dict[str, torch
     """Ids and attention mask of a batch, both (rows, longest)."""
     import torch
 
-    longest = max(map(len, rows))
-    ids = np.full((len(rows), longest), classifier.tokenizer.pad_token_id or 0)
-    mask = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-        mask[i, : len(row)] = 1
+    ids, mask = padded(rows, classifier.tokenizer.pad_token_id or 0)
     device = classifier.model.device
     return {
         "input_ids": torch.from_numpy(ids).to(device),
@@ -161,7 +156,7 @@ def log_probabilities(
     import torch
 
     model: Any = classifier.model
-    for batch in in_batches(ids, batch_tokens):
+    for batch in in_batches([len(row) for row in ids], batch_tokens):
         with torch.inference_mode():
             logits = model(**inputs(classifier, [ids[i] for i in batch])).logits
             found = logits.float().log_softmax(-1).cpu().numpy()
@@ -177,16 +172,8 @@ def cls_vectors(
     model: Any = classifier.model
     vectors = torch.zeros(len(ids), model.config.hidden_size, device=model.device)
     model.eval()
-    for batch in in_batches(ids, batch_tokens):
+    for batch in in_batches([len(row) for row in ids], batch_tokens):
         with torch.no_grad():
             hidden = model.base_model(**inputs(classifier, [ids[i] for i in batch]))[0]
             vectors[torch.from_numpy(batch)] = hidden[:, 0].float()
     return vectors
-
-
-def in_batches(ids: Sequence[list[int]], batch_tokens: int) -> list[np.ndarray]:
-    """Row numbers in batches alike in length."""
-    lengths = np.array([len(row) for row in ids])
-    if not len(lengths):
-        return []
-    return training.by_length(lengths, batch_tokens=batch_tokens, seed=0, pool=10**6)

@@ -52,11 +52,22 @@ def paragraphs(text: str) -> list[str]:
 
 @cache
 def reviews() -> pd.DataFrame:
-    """402 short reviews written for this project, half of them positive: columns label, text."""
+    """Short reviews written for this project, half of them positive: columns label, text."""
+    return _tsv("reviews.tsv")
+
+
+@cache
+def senses() -> pd.DataFrame:
+    """Words of several meanings in sentences written for this project: word, sense, sentence."""
+    return _tsv("senses.tsv")
+
+
+def _tsv(name: str) -> pd.DataFrame:
+    """A table of ours: tabs between the fields, names in the first line."""
     import pandas as pd
 
-    lines = (ASSETS / "reviews.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    return pd.DataFrame([line.split("\t") for line in lines], columns=["label", "text"])
+    header, *rows = (ASSETS / name).read_text(encoding="utf-8").splitlines()
+    return pd.DataFrame([row.split("\t") for row in rows], columns=header.split("\t"))
 
 
 @dataclass(frozen=True)

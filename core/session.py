@@ -31,6 +31,7 @@ from core.errors import ClozeError, ModelError
 from core.exports import safe_csv, zip_folder
 from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction, score_positions
+from core.projection import warm_up as warm_up_umap
 from core.runs import Job, Run, Runs, State
 from core.text import Reading, read
 
@@ -90,6 +91,15 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
             st.Page(folder / "5_Finetuning.py", title="Fine-tuning", icon=":material/tune:"),
             "Teach a copy of the model to tell your labels apart, on built-in reviews or your own "
             "table; see it learn, read its worst mistakes, take it home.",
+        ),
+        (
+            st.Page(
+                folder / "6_Contextual_embeddings.py",
+                title="Contextual embeddings",
+                icon=":material/bubble_chart:",
+            ),
+            "One word in many sentences: its vector in each, layer by layer, on a map and in "
+            "figures; do its meanings come apart?",
         ),
     ]
 
@@ -218,6 +228,23 @@ def timed(m: LoadedModel, function: Callable[..., Any], *args: Any, **options: A
     """As `compute`, with the time it took when it was computed."""
     name = f"{function.__module__}.{function.__qualname__}"
     return _cached(m, function, m.weights_hash, name, args, options)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _kept(_function: Callable[..., Any], name: str, args: Any, options: Any) -> Any:
+    return _function(*args, **options)
+
+
+def kept(function: Callable[..., R], *args: Any, **options: Any) -> R:
+    """`function(*args, **options)` of plain data, kept for all visitors."""
+    value: R = _kept(function, f"{function.__module__}.{function.__qualname__}", args, options)
+    return value
+
+
+@st.cache_resource
+def warm_umap() -> None:
+    """Have UMAP imported and compiled in the background, once a server, when a map is near."""
+    threading.Thread(target=warm_up_umap, name="umap", daemon=True).start()
 
 
 def attention(m: LoadedModel, reading: Reading) -> Computed:
@@ -452,6 +479,18 @@ def kept_upload(label: str, types: list[str], *, key: str) -> Upload | None:
             st.rerun()
     upload: Upload | None = st.session_state.get(kept)
     return upload
+
+
+def kept_editor(table: pd.DataFrame, *, key: str) -> pd.DataFrame:
+    """A table to be edited; what was changed is there again after the page was left."""
+    base, last = f"_{key}_base", f"_{key}_last"
+    if key not in st.session_state:  # the editor is new here: it starts from what it last gave
+        st.session_state[base] = st.session_state.get(last, table)
+    edited: pd.DataFrame = st.data_editor(
+        st.session_state[base], num_rows="dynamic", hide_index=True, key=key
+    )
+    st.session_state[last] = edited
+    return edited
 
 
 def download_run(run: Run, label: str, file_name: str, said: str) -> None:

@@ -34,6 +34,7 @@ def test_home_leads_to_every_page(app):
         "Predicting [MASK]",
         "Pre-training loss",
         "Fine-tuning",
+        "Contextual embeddings",
     ]
 
 

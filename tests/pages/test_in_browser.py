@@ -25,6 +25,7 @@ PAGES = [
     "Predicting [MASK]",
     "Pre-training loss",
     "Fine-tuning",
+    "Contextual embeddings",
 ]
 PATHS = [
     "",
@@ -33,6 +34,7 @@ PATHS = [
     "Predicting_mask",
     "Pretraining_loss",
     "Finetuning",
+    "Contextual_embeddings",
 ]
 HOSTILE = "<img src=x onerror=alert(1)> </span><b> &lt; $5 and $6 *not* :red[y] `#` 1."
 

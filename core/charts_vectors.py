@@ -1,0 +1,121 @@
+"""Charts of the pages on vectors: maps, curves over layers, matrices of cosines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from core.charts import FADED, LEFT, OTHER, RIGHT, TRUE, drawing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SENSES = [
+    OTHER,
+    TRUE,
+    RIGHT,
+    LEFT,
+    "#7A5FB0",
+    "#6B7280",
+    "#A65B2A",
+    "#3E8E41",
+    "#B23A48",
+    "#2E86AB",
+]
+SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+
+
+@drawing(lambda frame: frame, bands="group")
+def word_map(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Uses of a word in the plane by sense: x, y, group, text (the word marked), near_1 to near_3."""
+    bare = alt.Axis(labels=False, ticks=False, grid=False, title=None, domain=False)
+    return (
+        alt.Chart(data)
+        .mark_point(filled=True, size=120, opacity=0.85)
+        .encode(
+            x=alt.X("x:Q", axis=bare, scale=alt.Scale(zero=False, padding=18)),
+            y=alt.Y("y:Q", axis=bare, scale=alt.Scale(zero=False, padding=18)),
+            color=alt.Color(
+                "group:N",
+                title=None,
+                scale=alt.Scale(range=SENSES),
+                legend=alt.Legend(orient="top", labelLimit=140),
+            ),
+            shape=alt.Shape("group:N", title=None, scale=alt.Scale(range=SHAPES)),
+            tooltip=[
+                alt.Tooltip("group:N", title="Sense"),
+                alt.Tooltip("text:N", title="Sentence"),
+                alt.Tooltip("near_1:N", title="Nearest"),
+                alt.Tooltip("near_2:N", title="2nd"),
+                alt.Tooltip("near_3:N", title="3rd"),
+            ],
+        )
+        .properties(height=330)
+    )
+
+
+def _melted(frame: pd.DataFrame, layer: int) -> pd.DataFrame:
+    names = {
+        "accuracy": "neighbour accuracy",
+        "chance": "chance",
+        "silhouette": "silhouette",
+    }
+    rows = frame.rename(columns=names).melt("layer", list(names.values()), "figure", "value")
+    return rows.dropna(subset=["value"]).assign(now=lambda r: r["layer"] == layer)
+
+
+@drawing(_melted, bands="figure")
+def layer_curve(data: pd.DataFrame, _: int) -> alt.Chart:
+    """Separation of the senses by layer, the chosen layer larger: layer, accuracy, chance, silhouette."""
+    domain = ["neighbour accuracy", "silhouette", "chance"]
+    base = alt.Chart(data).encode(
+        x=alt.X("layer:O", title="Layer (0: static input vector)", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("value:Q", title=None),
+        color=alt.Color(
+            "figure:N",
+            title=None,
+            scale=alt.Scale(domain=domain, range=[OTHER, RIGHT, FADED]),
+            legend=alt.Legend(orient="top", labelLimit=200),
+        ),
+        strokeDash=alt.StrokeDash(
+            "figure:N", scale=alt.Scale(domain=domain, range=[[1, 0], [6, 3], [2, 3]]), legend=None
+        ),
+    )
+    points = base.mark_point(filled=True).encode(
+        size=alt.condition("datum.now", alt.value(170), alt.value(35)),
+        tooltip=[
+            alt.Tooltip("layer:O", title="Layer"),
+            alt.Tooltip("figure:N", title="Figure"),
+            alt.Tooltip("value:Q", title="Value", format=".3f"),
+        ],
+    )
+    return (base.mark_line() + points).properties(height=280)
+
+
+@drawing(lambda frame: frame, bands="row")
+def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
+    """Cosine of each pair: row, column (labels in the order of row_number), cosine, both texts."""
+    size = max(8, min(34, 520 // max(1, count)))
+    axis = alt.Axis(labelLimit=150, labelOverlap=False, labels=count <= 40, ticks=False)
+    order = alt.EncodingSortField("row_number", order="ascending")
+    other = alt.EncodingSortField("column_number", order="ascending")
+    return (
+        alt.Chart(data)
+        .mark_rect()
+        .encode(
+            x=alt.X("column:N", title=None, sort=other, axis=alt.Axis(labels=False, ticks=False)),
+            y=alt.Y("row:N", title=None, sort=order, axis=axis),
+            color=alt.Color(
+                "cosine:Q",
+                title="Cosine",
+                scale=alt.Scale(range=["#F1F4FA", "#7F9CCB", "#243F78"], zero=False),
+            ),
+            tooltip=[
+                alt.Tooltip("row:N", title="One"),
+                alt.Tooltip("column:N", title="Other"),
+                alt.Tooltip("cosine:Q", title="Cosine", format=".3f"),
+            ],
+        )
+        .properties(height=size * count + 20)
+    )

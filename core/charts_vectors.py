@@ -76,7 +76,7 @@ def layer_curve(data: pd.DataFrame, _: int) -> alt.Chart:
             "figure:N",
             title=None,
             scale=alt.Scale(domain=domain, range=[OTHER, RIGHT, FADED]),
-            legend=alt.Legend(orient="top", labelLimit=200),
+            legend=alt.Legend(orient="top", labelLimit=200, symbolType="circle", symbolDash=[1, 0]),
         ),
         strokeDash=alt.StrokeDash(
             "figure:N", scale=alt.Scale(domain=domain, range=[[1, 0], [6, 3], [2, 3]]), legend=None
@@ -95,16 +95,16 @@ def layer_curve(data: pd.DataFrame, _: int) -> alt.Chart:
 
 @drawing(lambda frame: frame, bands="row")
 def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
-    """Cosine of each pair: row, column (labels in the order of row_number), cosine, both texts."""
-    size = max(8, min(34, 520 // max(1, count)))
-    axis = alt.Axis(labelLimit=150, labelOverlap=False, labels=count <= 40, ticks=False)
+    """Cosine of each pair: row, column (names in the order of row_number), one, other, cosine."""
+    size = max(6, min(34, 440 // max(1, count)))
     order = alt.EncodingSortField("row_number", order="ascending")
-    other = alt.EncodingSortField("column_number", order="ascending")
+    across = alt.EncodingSortField("column_number", order="ascending")
+    axis = alt.Axis(labelLimit=130, labelOverlap=False, labels=count <= 48, ticks=False)
     return (
         alt.Chart(data)
         .mark_rect()
         .encode(
-            x=alt.X("column:N", title=None, sort=other, axis=alt.Axis(labels=False, ticks=False)),
+            x=alt.X("column:N", title=None, sort=across, axis=alt.Axis(labels=False, ticks=False)),
             y=alt.Y("row:N", title=None, sort=order, axis=axis),
             color=alt.Color(
                 "cosine:Q",
@@ -112,10 +112,10 @@ def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
                 scale=alt.Scale(range=["#F1F4FA", "#7F9CCB", "#243F78"], zero=False),
             ),
             tooltip=[
-                alt.Tooltip("row:N", title="One"),
-                alt.Tooltip("column:N", title="Other"),
+                alt.Tooltip("one:N", title="One"),
+                alt.Tooltip("other:N", title="Other"),
                 alt.Tooltip("cosine:Q", title="Cosine", format=".3f"),
             ],
         )
-        .properties(height=size * count + 20)
+        .properties(height=size * count)
     )

@@ -62,6 +62,38 @@ def senses() -> pd.DataFrame:
     return _tsv("senses.tsv")
 
 
+@cache
+def pairs() -> pd.DataFrame:
+    """Pairs of sentences written for this project: grade (0 unrelated, 5 the same meaning), one, other."""
+    return _tsv("pairs.tsv").astype({"grade": float})
+
+
+def graded(frame: pd.DataFrame, one: str, other: str, grade: str) -> Table:
+    """Pairs to compare with: columns grade, one, other; rows without a text or a number are named."""
+    import pandas as pd
+
+    rows = pd.DataFrame(
+        {
+            "grade": pd.to_numeric(frame[grade], errors="coerce"),
+            "one": frame[one].astype(str).str.strip(),
+            "other": frame[other].astype(str).str.strip(),
+        }
+    )
+    rows.index = pd.RangeIndex(1, len(rows) + 1)
+    notes = []
+    for bad, said in (
+        (rows["grade"].isna(), "a grade that is not a number"),
+        ((rows["one"] == "") | (rows["other"] == ""), "no text on one side"),
+    ):
+        if bad[rows.index].any():
+            found = rows.index[bad[rows.index]]
+            notes.append(f"{len(found)} rows have {said} and were left out: {_listed(found)}.")
+            rows = rows[~bad[rows.index]]
+    if not len(rows):
+        raise SettingError("No row has two texts and a number as its grade.")
+    return Table(rows.reset_index(drop=True), tuple(notes))
+
+
 def _tsv(name: str) -> pd.DataFrame:
     """A table of ours: tabs between the fields, names in the first line."""
     import pandas as pd

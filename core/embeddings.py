@@ -54,13 +54,14 @@ def embed_sentences(
     *,
     pooling: Pooling = "mean",
     layer: int = -1,
+    max_tokens: int | None = None,
     batch_tokens: int = 4096,
 ) -> np.ndarray:
     """Vectors (texts, hidden) float32 of texts, in their order.
 
     "mean" is the mean over all tokens that the model reads, [CLS] and [SEP] included, as
     sentence-transformers takes it (Reimers and Gurevych 2019, section 3); "cls" is the vector of the
-    first. What does not fit the model is cut off. `layer` counts as in transformers: 0 is the
+    first. What is beyond `max_tokens`, or does not fit the model, is cut off. `layer` counts as in transformers: 0 is the
     embedding layer's output, -1 the last layer.
     """
     vectors = np.zeros((len(texts), m.info.hidden), dtype=np.float32)
@@ -75,6 +76,7 @@ def embedding(
     *,
     pooling: Pooling = "mean",
     layer: int = -1,
+    max_tokens: int | None = None,
     batch_tokens: int = 4096,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """As `embed_sentences`, batch by batch of texts alike in length: row numbers, vectors."""
@@ -82,7 +84,7 @@ def embedding(
 
     if not -m.info.layers - 1 <= layer <= m.info.layers:
         raise SettingError(f"There is no layer {layer}: the last one is {m.info.layers}.")
-    ids = encode(m, texts)
+    ids = encode(m, texts, max_tokens)
     deep = layer in (-1, m.info.layers)
     for rows in in_batches([len(row) for row in ids], batch_tokens):
         with torch.inference_mode():
@@ -92,10 +94,11 @@ def embedding(
             yield rows, _pooled(hidden, batch["attention_mask"], pooling)
 
 
-def encode(m: LoadedModel, texts: Sequence[str]) -> list[list[int]]:
-    """Ids of each text with what the model adds, cut to what it reads."""
+def encode(m: LoadedModel, texts: Sequence[str], max_tokens: int | None = None) -> list[list[int]]:
+    """Ids of each text with what the model adds, cut to what it reads and to `max_tokens`."""
     frame = m.backend.encode("").ids
-    room, half = m.info.max_tokens - len(frame), len(frame) // 2
+    most = min(max_tokens or m.info.max_tokens, m.info.max_tokens)
+    room, half = most - len(frame), len(frame) // 2
     bare = m.backend.encode_batch([str(text) for text in texts], add_special_tokens=False)
     return [[*frame[:half], *encoding.ids[:room], *frame[half:]] for encoding in bare]
 

@@ -10,6 +10,7 @@ import numpy as np
 from core.datasets import senses
 from core.embeddings import embed_word
 from core.models import LoadedModel
+from core.similarity import centre, cosines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,20 +43,6 @@ def separation(
             }
         )
     return pd.DataFrame(rows).astype({"layer": int})
-
-
-def cosines(vectors: np.ndarray) -> np.ndarray:
-    """Cosine of each pair (n, n); 0 with a vector of length zero."""
-    vectors = vectors.astype(np.float64)
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, length, where=length > 1e-12, out=np.zeros_like(vectors))
-    return np.clip(unit @ unit.T, -1, 1)
-
-
-def centre(vectors: np.ndarray) -> np.ndarray:
-    """Vectors without their mean; rounding errors of equal ones become zero."""
-    rest = vectors - vectors.mean(0, keepdims=True)
-    return np.where(np.abs(rest) < 1e-6 * np.abs(vectors).max(initial=0), 0, rest)
 
 
 def neighbour_accuracy(similar: np.ndarray, senses: np.ndarray) -> float:

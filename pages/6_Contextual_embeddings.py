@@ -9,7 +9,8 @@ from core.datasets import read_table, senses
 from core.embeddings import WordUses, embed_word
 from core.errors import ClozeError, SettingError
 from core.projection import Method
-from core.senses import best_layer, centre, cosines, every_word, over_words, separation
+from core.senses import best_layer, every_word, over_words, separation
+from core.similarity import centre, cosines, pair_frame
 
 MOST = 300  # uses of a word on one map: more is a corpus, which page 7 is for
 TRUSTED = 5  # neighbours that trustworthiness asks about
@@ -155,9 +156,9 @@ def show_figures(figures: pd.DataFrame, layer: int, labels: np.ndarray) -> None:
         "Silhouette", figure(row["silhouette"], "{:.2f}"), help="By cosine; 1 is best"
     )
     columns[4].metric(
-        "Cosine within, between",
+        "Within, between",
         f"{figure(row['within'], '{:.2f}')}, {figure(row['between'], '{:.2f}')}",
-        help="Mean over pairs of uses of the same sense, and of different senses",
+        help="Mean cosine over pairs of uses of the same sense, and of different senses",
     )
     if len(np.unique(labels)) < 2:
         st.info(
@@ -238,19 +239,11 @@ def marked(uses: WordUses) -> list[str]:
 
 
 def matrix_frame(uses: WordUses, labels: np.ndarray, vectors: np.ndarray) -> pd.DataFrame:
+    """Pairs of uses, those of a sense side by side."""
     order = np.argsort(labels, kind="stable")
-    names = [f"{labels[i]} {place + 1}: {marked(uses)[i]}" for place, i in enumerate(order)]
-    similar = cosines(vectors[order])
-    row, column = np.indices(similar.shape)
-    return pd.DataFrame(
-        {
-            "row": np.array(names)[row.ravel()],
-            "column": np.array(names)[column.ravel()],
-            "row_number": row.ravel(),
-            "column_number": column.ravel(),
-            "cosine": similar.ravel(),
-        }
-    )
+    names = [f"{labels[i]} {place}" for place, i in enumerate(order, 1)]
+    texts = marked(uses)
+    return pair_frame(cosines(vectors[order]), names, [texts[i] for i in order])
 
 
 def one_word() -> None:

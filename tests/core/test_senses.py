@@ -7,14 +7,13 @@ from core.datasets import senses
 from core.embeddings import embed_word
 from core.senses import (
     best_layer,
-    centre,
     chance,
-    cosines,
     every_word,
     neighbour_accuracy,
     over_words,
     separation,
 )
+from core.similarity import centre, cosines
 
 
 def clusters(seed=0, n=20, dimensions=6):

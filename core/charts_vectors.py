@@ -119,3 +119,43 @@ def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
         )
         .properties(height=size * count)
     )
+
+
+@drawing(lambda frame: frame, bands="name")
+def correlations(data: pd.DataFrame, count: int) -> alt.Chart:
+    """Correlation of each kind of vectors with its interval: name, rho, low, high."""
+    base = alt.Chart(data).encode(y=alt.Y("name:N", title=None, sort=None))
+    tooltip = [
+        alt.Tooltip("name:N", title="Vectors"),
+        alt.Tooltip("rho:Q", title="Spearman", format=".3f"),
+        alt.Tooltip("low:Q", title="from", format=".3f"),
+        alt.Tooltip("high:Q", title="to", format=".3f"),
+    ]
+    lines = base.mark_rule(color=OTHER, strokeWidth=3).encode(
+        x=alt.X("low:Q", title="Spearman correlation with the grades"), x2="high:Q"
+    )
+    points = base.mark_point(filled=True, size=140, color=OTHER, opacity=1).encode(
+        x="rho:Q", tooltip=tooltip
+    )
+    return (lines + points).properties(height=50 * count + 30)
+
+
+@drawing(lambda frame: frame, bands="name")
+def grades(data: pd.DataFrame, count: int) -> alt.Chart:
+    """Cosine of each pair against its grade, a panel for each kind of vectors: name, grade, cosine."""
+    return (
+        alt.Chart(data)
+        .mark_point(filled=True, opacity=0.6, color=OTHER, size=50)
+        .encode(
+            x=alt.X("grade:Q", title="Grade", scale=alt.Scale(domain=[0, 5])),
+            y=alt.Y("cosine:Q", title="Cosine", scale=alt.Scale(zero=False)),
+            tooltip=[
+                alt.Tooltip("one:N", title="One"),
+                alt.Tooltip("other:N", title="Other"),
+                alt.Tooltip("grade:Q", title="Grade"),
+                alt.Tooltip("cosine:Q", title="Cosine", format=".3f"),
+            ],
+        )
+        .properties(width=230, height=230)
+        .facet(column=alt.Column("name:N", title=None, sort=None))
+    )

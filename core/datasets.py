@@ -118,14 +118,8 @@ def read_table(data: bytes, name: str) -> Table:
     """
     import pandas as pd
 
-    notes = []
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-        notes.append("The file is not UTF-8; it was read as Latin-1.")
-    if "\0" in text:
-        raise SettingError(f"{name} is not a text file.")
+    text, decoding = _decoded(data, name)
+    notes = list(decoding)
     if name.lower().endswith((".jsonl", ".ndjson")):
         return Table(pd.DataFrame(_json_rows(text, name)).fillna(""), tuple(notes))
     if not text.strip():
@@ -145,6 +139,19 @@ def read_table(data: bytes, name: str) -> Table:
     if not body:
         raise SettingError(f"{name} has a header and no rows: its columns are {', '.join(header)}.")
     return Table(pd.DataFrame(body, columns=header), tuple(notes))
+
+
+def read_texts(data: bytes, name: str) -> Table:
+    """A table as `read_table`, or a TXT file with a text a line, which becomes the column text."""
+    import pandas as pd
+
+    if not name.lower().endswith(".txt"):
+        return read_table(data, name)
+    text, notes = _decoded(data, name)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise SettingError(f"{name} is empty.")
+    return Table(pd.DataFrame({"text": lines}), notes)
 
 
 def labelled(frame: pd.DataFrame, text: str, label: str) -> Table:
@@ -216,6 +223,19 @@ def split(frame: pd.DataFrame, *, share: float = 0.25, seed: int = 0) -> tuple[T
         Table(frame[~chosen].reset_index(drop=True), notes),
         Table(frame[chosen].reset_index(drop=True), ()),
     )
+
+
+def _decoded(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
+    """The text of a file, and a note if it was not UTF-8."""
+    notes: tuple[str, ...] = ()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+        notes = ("The file is not UTF-8; it was read as Latin-1.",)
+    if "\0" in text:
+        raise SettingError(f"{name} is not a text file.")
+    return text, notes
 
 
 def _json_rows(text: str, name: str) -> list[dict[str, str]]:

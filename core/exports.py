@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +29,18 @@ def safe_csv(frame: pd.DataFrame) -> str:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
     return frame.map(safe).to_csv(index=False)
+
+
+def parquet(texts: Sequence[str], vectors: np.ndarray) -> bytes:
+    """A Parquet file with the columns text and vector (a list of float32)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    listed = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    written = io.BytesIO()
+    pq.write_table(pa.table({"text": list(texts), "vector": listed}), written)
+    return written.getvalue()
 
 
 def zipped(save: Callable[[Path], None]) -> bytes:

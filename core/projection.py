@@ -10,11 +10,14 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from core.errors import SettingError
+
+if TYPE_CHECKING:
+    from umap import UMAP
 
 logger = logging.getLogger(__name__)
 
@@ -45,16 +48,40 @@ def project(
     if method_for(vectors, method) == "pca":
         return _pca(vectors)
     with _FITTING, _quiet():
-        from umap import UMAP
-
-        reducer = UMAP(
-            n_neighbors=neighbours_for(len(vectors), neighbours),
-            min_dist=min_dist,
-            metric="cosine",
-            random_state=seed,
-            n_jobs=1,  # what a fixed seed means in any case; umap warns unless it is said
-        )
+        reducer = _umap(len(vectors), seed, neighbours, min_dist)
         return reducer.fit_transform(vectors).astype(np.float64)
+
+
+def project_corpus(
+    vectors: np.ndarray, method: Method = "umap", *, seed: int = 0, most: int = 20_000
+) -> np.ndarray:
+    """As `project`, for many rows: above `most`, UMAP is fitted on a random sample of so many, and
+    the others are placed by it (umap-learn's `transform`).
+    """
+    if method == "pca" or len(vectors) <= most:
+        return project(vectors, method, seed=seed)
+    vectors = _checked(vectors)
+    sample = np.random.default_rng(seed).permutation(len(vectors))[:most]
+    rest = np.setdiff1d(np.arange(len(vectors)), sample)
+    places = np.zeros((len(vectors), 2))
+    with _FITTING, _quiet():
+        reducer = _umap(most, seed)
+        places[sample] = reducer.fit_transform(vectors[sample])
+        for part in np.array_split(rest, -(-len(rest) // most)):
+            places[part] = reducer.transform(vectors[part])
+    return places
+
+
+def _umap(n: int, seed: int, neighbours: int = NEIGHBOURS, min_dist: float = 0.1) -> UMAP:
+    from umap import UMAP
+
+    return UMAP(
+        n_neighbors=neighbours_for(n, neighbours),
+        min_dist=min_dist,
+        metric="cosine",
+        random_state=seed,
+        n_jobs=1,  # what a fixed seed means in any case; umap warns unless it is said
+    )
 
 
 def method_for(vectors: np.ndarray, method: Method) -> Method:

@@ -12,13 +12,14 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -33,6 +34,7 @@ from core.models import DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction, score_positions
 from core.projection import warm_up as warm_up_umap
 from core.runs import Job, Run, Runs, State
+from core.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from core.text import Reading, read
 
 R = TypeVar("R")
@@ -100,6 +102,15 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
             ),
             "One word in many sentences: its vector in each, layer by layer, on a map and in "
             "figures; do its meanings come apart?",
+        ),
+        (
+            st.Page(
+                folder / "7_Sentences_and_corpora.py",
+                title="Sentences and corpora",
+                icon=":material/scatter_plot:",
+            ),
+            "Whole sentences: raw BERT vectors against Sentence-BERT on pairs that people graded; "
+            "your corpus on a map, searched by meaning.",
         ),
     ]
 
@@ -190,6 +201,11 @@ def load(name: str) -> LoadedModel:
     return load_model(name)
 
 
+@st.cache_resource(max_entries=2, show_spinner="Loading the sentence encoder …")
+def load_encoder(name: str) -> SentenceEncoder:
+    return load_sentence_encoder(name)
+
+
 @st.cache_resource(max_entries=1, show_spinner="Loading the causal model …")
 def load_causal(name: str) -> CausalModel:
     return load_causal_model(name)
@@ -239,6 +255,16 @@ def kept(function: Callable[..., R], *args: Any, **options: Any) -> R:
     """`function(*args, **options)` of plain data, kept for all visitors."""
     value: R = _kept(function, f"{function.__module__}.{function.__qualname__}", args, options)
     return value
+
+
+def encoded(encoder: SentenceEncoder, texts: tuple[str, ...]) -> np.ndarray:
+    """Sentence-BERT vectors of a few texts, kept for all visitors."""
+    return _encoded(encoder, encoder.name, texts)
+
+
+@st.cache_data(max_entries=20, show_spinner=False)
+def _encoded(_encoder: SentenceEncoder, name: str, texts: tuple[str, ...]) -> np.ndarray:
+    return _encoder.embed(texts)
 
 
 @st.cache_resource
@@ -491,6 +517,49 @@ def kept_editor(table: pd.DataFrame, *, key: str) -> pd.DataFrame:
     )
     st.session_state[last] = edited
     return edited
+
+
+@dataclass
+class Parts:
+    """Work that is done in parts; between two of them it waits, and loses nothing."""
+
+    identity: Any
+    sizes: Iterator[int]  # yields how many rows a part had
+    done: int = 0
+
+
+def in_parts(
+    key: str, label: str, identity: Any, total: int, start: Callable[[], Iterator[int]]
+) -> bool:
+    """Work of this visitor under a progress bar with a stop button; says whether it is done.
+
+    Any click ends this script; the work then waits for "Go on". Other work than `identity` starts
+    anew.
+    """
+    parts: Parts | None = st.session_state.get(key)
+    if parts is None or parts.identity != identity:
+        if not st.button(label, icon=":material/play_arrow:", type="primary", key=f"{key}_start"):
+            return False
+        parts = st.session_state[key] = Parts(identity, start())
+    elif parts.done < total:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.caption(f"Stopped after {parts.done:,} of {total:,}; nothing is lost.")
+        if not right.button("Go on", icon=":material/play_arrow:", key=f"{key}_on"):
+            return False
+    if parts.done < total:
+        bar_place, stop = st.columns([5, 1], vertical_alignment="center")
+        stop.button("Stop", icon=":material/stop:", width="stretch", key=f"{key}_stop")
+        bar, began, first = bar_place.progress(parts.done / total), time.perf_counter(), parts.done
+        for size in parts.sizes:
+            parts.done += size
+            pace = (parts.done - first) / (time.perf_counter() - began)
+            bar.progress(
+                min(1.0, parts.done / total),
+                f"{parts.done:,} of {total:,}, {pace:,.0f} a second, "
+                f"{(total - parts.done) / pace:,.0f} s left",
+            )
+        st.rerun()
+    return True
 
 
 def download_run(run: Run, label: str, file_name: str, said: str) -> None:

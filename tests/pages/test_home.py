@@ -35,6 +35,7 @@ def test_home_leads_to_every_page(app):
         "Pre-training loss",
         "Fine-tuning",
         "Contextual embeddings",
+        "Sentences and corpora",
     ]
 
 

@@ -26,6 +26,7 @@ PAGES = [
     "Pre-training loss",
     "Fine-tuning",
     "Contextual embeddings",
+    "Sentences and corpora",
 ]
 PATHS = [
     "",
@@ -35,6 +36,7 @@ PATHS = [
     "Pretraining_loss",
     "Finetuning",
     "Contextual_embeddings",
+    "Sentences_and_corpora",
 ]
 HOSTILE = "<img src=x onerror=alert(1)> </span><b> &lt; $5 and $6 *not* :red[y] `#` 1."
 

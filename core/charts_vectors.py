@@ -110,6 +110,7 @@ def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
                 "cosine:Q",
                 title="Cosine",
                 scale=alt.Scale(range=["#F1F4FA", "#7F9CCB", "#243F78"], zero=False),
+                legend=alt.Legend(orient="bottom", gradientLength=140, titleOrient="left"),
             ),
             tooltip=[
                 alt.Tooltip("one:N", title="One"),
@@ -117,14 +118,15 @@ def cosine_matrix(data: pd.DataFrame, count: int) -> alt.Chart:
                 alt.Tooltip("cosine:Q", title="Cosine", format=".3f"),
             ],
         )
-        .properties(height=size * count)
+        .properties(height=size * count + 70)
     )
 
 
 @drawing(lambda frame: frame, bands="name")
 def correlations(data: pd.DataFrame, count: int) -> alt.Chart:
     """Correlation of each kind of vectors with its interval: name, rho, low, high."""
-    base = alt.Chart(data).encode(y=alt.Y("name:N", title=None, sort=None))
+    axis = alt.Axis(labelLimit=260)
+    base = alt.Chart(data).encode(y=alt.Y("name:N", title=None, sort=None, axis=axis))
     tooltip = [
         alt.Tooltip("name:N", title="Vectors"),
         alt.Tooltip("rho:Q", title="Spearman", format=".3f"),
@@ -132,7 +134,12 @@ def correlations(data: pd.DataFrame, count: int) -> alt.Chart:
         alt.Tooltip("high:Q", title="to", format=".3f"),
     ]
     lines = base.mark_rule(color=OTHER, strokeWidth=3).encode(
-        x=alt.X("low:Q", title="Spearman correlation with the grades"), x2="high:Q"
+        x=alt.X(
+            "low:Q",
+            title="Spearman correlation with the grades",
+            axis=alt.Axis(tickCount=6, format=".1f"),
+        ),
+        x2="high:Q",
     )
     points = base.mark_point(filled=True, size=140, color=OTHER, opacity=1).encode(
         x="rho:Q", tooltip=tooltip
@@ -142,7 +149,8 @@ def correlations(data: pd.DataFrame, count: int) -> alt.Chart:
 
 @drawing(lambda frame: frame, bands="name")
 def grades(data: pd.DataFrame, count: int) -> alt.Chart:
-    """Cosine of each pair against its grade, a panel for each kind of vectors: name, grade, cosine."""
+    """Cosine of each pair against its grade, a panel for each kind of vectors, in the order of
+    number: name, number, grade, cosine, one, other."""
     return (
         alt.Chart(data)
         .mark_point(filled=True, opacity=0.6, color=OTHER, size=50)
@@ -157,5 +165,7 @@ def grades(data: pd.DataFrame, count: int) -> alt.Chart:
             ],
         )
         .properties(width=230, height=230)
-        .facet(column=alt.Column("name:N", title=None, sort=None))
+        .facet(
+            column=alt.Column("name:N", title=None, sort=alt.EncodingSortField("number", op="min"))
+        )
     )

@@ -75,7 +75,7 @@ def show_pairs() -> None:
         vectors = centre(vectors) if centred else vectors
         cosine = pair_cosines(vectors[: len(one)], vectors[len(one) :])
         found[name] = correlation(cosine, table["grade"].to_numpy())
-        points.append(table.assign(name=name, cosine=cosine))
+        points.append(table.assign(name=name, number=len(points), cosine=cosine))
     show_correlations(found)
     session.draw(
         charts_vectors.grades,
@@ -84,9 +84,10 @@ def show_pairs() -> None:
         alt="Cosine against grade for each kind of vectors",
         width="content",
     )
+    computed = session.timed(m, embed_sentences, tuple(one + other))
     session.provenance(
         m,
-        0.0,
+        computed.seconds,
         "from core.datasets import pairs\nfrom core.embeddings import embed_sentences\n"
         "from core.similarity import correlation, pair_cosines",
         "table = pairs()",
@@ -175,7 +176,7 @@ def show_matrices() -> None:
             )
     session.provenance(
         m,
-        0.0,
+        session.timed(m, embed_sentences, tuple(lines)).seconds,
         "from core.embeddings import embed_sentences\nfrom core.similarity import cosines",
         f"cosines(embed_sentences(m, {lines!r}))",
         data=pd.concat(frames),

@@ -3,7 +3,14 @@ import json
 import pytest
 
 from core import training
-from core.history import losses, pretraining_history, recorded_pretraining
+from core.datasets import reviews, split
+from core.finetuning import epochs_in
+from core.history import (
+    losses,
+    pretraining_history,
+    recorded_finetuning,
+    recorded_pretraining,
+)
 from core.pretraining import as_record, pretrain
 from core.runs import read_records
 from tests.core.test_training import TEXTS, config
@@ -44,3 +51,14 @@ def test_losses_by_step():
     events = [training.StepDone(1, 2, 0.5, 1e-3, 9.0), training.StepDone(2, 2, 0.25, 0.0, 9.0)]
     frame = losses([training.as_record(event) for event in events])
     assert frame.to_dict("list") == {"step": [1, 2], "loss": [0.5, 0.25]}
+
+
+def test_the_recorded_fine_tuning_is_of_the_embedded_model_and_the_built_in_reviews(embedded):
+    run = recorded_finetuning()
+    assert run.about["weights"] == embedded.weights_hash
+    train, test = (part.frame for part in split(reviews()))
+    assert run.about["test"]["text"] == test["text"].tolist()
+    assert run.about["train_rows"] == len(train)
+    epochs = epochs_in(run.records)
+    assert [epoch.number for epoch in epochs] == [0, 1, 2, 3]
+    assert epochs[-1].accuracy >= 0.82

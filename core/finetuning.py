@@ -79,7 +79,7 @@ class Done:
     seconds: float
 
 
-Event = training.StepDone | Epoch | Done
+Event = training.StepDone | training.Diverged | Epoch | Done
 
 
 def finetune(
@@ -93,7 +93,8 @@ def finetune(
 ) -> Iterator[Event]:
     """Fine-tune a copy of a model on frames with the columns text and label.
 
-    Yields a `StepDone` for each step, an `Epoch` before training and after each epoch, and `Done`.
+    Yields a `StepDone` for each step, an `Epoch` before training and after each epoch, and `Done`;
+    before it `Diverged`, where the loss was no longer a number and the last epoch was restored.
     `examples` are texts whose probabilities each `Epoch` reports. Where `stop` says so, the run ends
     after its step with what it has; closing the generator ends it without. `m` is never changed.
 
@@ -154,7 +155,7 @@ def _cut(m: LoadedModel, texts: Sequence[str], max_tokens: int) -> int:
 def as_record(event: Event) -> Record | None:
     """An event as plain data."""
     match event:
-        case training.StepDone():
+        case training.StepDone() | training.Diverged():
             return training.as_record(event)
         case Epoch():
             fields = {
@@ -215,7 +216,7 @@ def _events(
     events = training.train(made.model, task, steps, stop=lambda: stop() or waited.over)
     for event in training.seeded(events, config.seed):
         match event:
-            case training.StepDone():
+            case training.StepDone() | training.Diverged():
                 yield event
             case training.Measured():
                 number = event.step // task.steps
@@ -283,9 +284,9 @@ class _Classification:
         self.weights = balancing(self.targets, len(number)) if config.balanced else None
 
     def batches(self, epoch: int) -> Iterator[np.ndarray]:
-        order = np.random.default_rng((self.config.seed, epoch)).permutation(len(self.ids))
-        for start in range(0, len(order), self.config.batch_size):
-            yield order[start : start + self.config.batch_size]
+        lengths = np.array([len(row) for row in self.ids])
+        seed = (self.config.seed, epoch)
+        yield from training.rows_by_length(lengths, rows=self.config.batch_size, seed=seed)
 
     def size(self, batch: np.ndarray) -> int:
         return len(batch)

@@ -45,9 +45,4 @@ def job(
 
 
 def _record(event: Any) -> Record | None:
-    match event:
-        case training.StepDone():
-            return training.as_record(event)
-        case training.Measured():
-            return as_record(event)
-    return None
+    return as_record(event) if isinstance(event, training.Measured) else training.as_record(event)

@@ -82,7 +82,12 @@ class Run:
     @property
     def measured(self) -> bool:
         """Whether anything was measured yet, beside the losses of steps."""
-        return any(record["event"] != "step" for record in self.records)
+        return any(record["event"] not in ("step", "diverged") for record in self.records)
+
+    @property
+    def diverged(self) -> Record | None:
+        """The record of a loss that was no longer a number."""
+        return next((r for r in reversed(self.records) if r["event"] == "diverged"), None)
 
     @property
     def step(self) -> int:

@@ -434,6 +434,12 @@ def _show_state(run: Run, key: str) -> None:
         )
         return
     where = f"step {run.step:,} of {run.steps:,}"
+    if run.diverged is not None:
+        st.warning(
+            f"The loss was no longer a number at step {run.diverged['step']:,}: try a smaller "
+            f"learning rate. The model is as it was after step {run.diverged['restored']:,}.",
+            icon=":material/trending_up:",
+        )
     match run.state:
         case State.DONE:
             st.caption(f"Trained here in {run.seconds:,.0f} s, {run.step:,} steps.")

@@ -87,6 +87,17 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Diverged:
+    """The loss or its gradient is no longer a number: the run ends with the weights it had at its
+    last measurement.
+    """
+
+    step: int
+    steps: int
+    restored: int  # the step of that measurement
+
+
+@dataclass(frozen=True)
 class Done:
     """The end of a run."""
 
@@ -94,7 +105,7 @@ class Done:
     seconds: float
 
 
-Event = StepDone | StepSkipped | Measured | Done
+Event = StepDone | StepSkipped | Measured | Diverged | Done
 
 
 class Task(Protocol):
@@ -126,7 +137,8 @@ def train(
 ) -> Iterator[Event]:
     """Train `model` in place. With `checkpoint`, a folder, the run is saved there at every
     measurement, and one that was stopped goes on from there as if it had never been. `stop` is asked
-    before each step; where it says so, the run ends with the model as it is.
+    before each step; where it says so, the run ends with the model as it is. A run that diverges
+    ends with `Diverged`, then `Done`; to go back, a copy of the trained weights is kept in memory.
     """
     optimizer = make_optimizer(model, config)
     state = _Progress()
@@ -135,6 +147,7 @@ def train(
     began = time.perf_counter()
     if state.step == 0:
         yield Measured(0, config.steps, None, _measured(model, task))
+    good = _Weights(model, state.step)
     try:
         for step, batch in _numbered(task, state.step, config.steps):
             if stop():
@@ -146,8 +159,11 @@ def train(
                 loss = task.loss(model, batch, step)
             if loss is None:
                 yield StepSkipped(step, config.steps)
+            elif not _update(model, optimizer, loss, config):
+                good.restore(model)
+                yield Diverged(step, config.steps, good.step)
+                break
             else:
-                _update(model, optimizer, loss, config)
                 state.losses.append(loss.item())
                 rate = task.size(batch) / (time.perf_counter() - started)
                 peak = config.learning_rate * schedule(step, config)
@@ -156,6 +172,7 @@ def train(
             if step % config.measure_every == 0 or step == config.steps:
                 mean = float(np.mean(state.losses)) if state.losses else None
                 yield Measured(step, config.steps, mean, _measured(model, task))
+                good = _Weights(model, step)
                 state.losses.clear()
                 if checkpoint is not None:
                     save_checkpoint(checkpoint, model, optimizer, state)
@@ -226,6 +243,9 @@ def by_length(
 
     Items are shuffled, cut into pools worth `pool` batches, and sorted within a pool only, so that
     little is padded and a batch still differs from pass to pass.
+
+    >>> [batch.tolist() for batch in by_length(np.array([2, 9, 2]), batch_tokens=9, seed=0)]
+    [[1], [2, 0]]
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(lengths))
@@ -239,6 +259,22 @@ def by_length(
             size = max(1, int(np.searchsorted(longest, batch_tokens, side="right")))
             batches.append(members[start : start + size])
             start += size
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def rows_by_length(lengths: np.ndarray, *, rows: int, seed: Any, pool: int = 8) -> list[np.ndarray]:
+    """As `by_length`, in batches of so many rows whatever their length; the last one may have fewer.
+
+    >>> [batch.tolist() for batch in rows_by_length(np.array([2, 9, 2, 8]), rows=2, seed=0)]
+    [[3, 1], [2, 0]]
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(lengths))
+    batches: list[np.ndarray] = []
+    for start in range(0, len(order), rows * pool):
+        members = order[start : start + rows * pool]
+        members = members[np.argsort(lengths[members], kind="stable")]
+        batches += [members[i : i + rows] for i in range(0, len(members), rows)]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -261,15 +297,20 @@ def seeded(events: Iterator[Event], seed: int) -> Iterator[Event]:
         yield event
 
 
-def as_record(event: StepDone) -> dict[str, Any]:
-    """A step as plain data."""
-    return {
-        "event": "step",
-        "step": event.step,
-        "loss": event.loss,
-        "learning_rate": event.learning_rate,
-        "samples_per_second": event.samples_per_second,
-    }
+def as_record(event: Event) -> dict[str, Any] | None:
+    """A step or a divergence as plain data; other events are their tasks' affair."""
+    match event:
+        case StepDone():
+            return {
+                "event": "step",
+                "step": event.step,
+                "loss": event.loss,
+                "learning_rate": event.learning_rate,
+                "samples_per_second": event.samples_per_second,
+            }
+        case Diverged():
+            return {"event": "diverged", "step": event.step, "restored": event.restored}
+    return None
 
 
 @dataclass
@@ -294,13 +335,37 @@ def _numbered(task: Task, done: int, steps: int) -> Iterator[tuple[int, Any]]:
             raise SettingError("There is nothing to train on: the text gives no batch.")
 
 
-def _update(model: Any, optimizer: Any, loss: torch.Tensor, config: TrainConfig) -> None:
+def _update(model: Any, optimizer: Any, loss: torch.Tensor, config: TrainConfig) -> bool:
+    """One step down the gradient; False, and no step, where it is not a number."""
     import torch
 
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    if not (torch.isfinite(loss) and torch.isfinite(norm)):
+        return False
     optimizer.step()
+    return True
+
+
+class _Weights:
+    """A copy of the weights that are trained, as they were after a step."""
+
+    def __init__(self, model: PreTrainedModel, step: int) -> None:
+        self.step = step
+        self._kept = {
+            name: value.detach().clone()
+            for name, value in model.named_parameters()
+            if value.requires_grad
+        }
+
+    def restore(self, model: PreTrainedModel) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                if name in self._kept:
+                    value.copy_(self._kept[name])
 
 
 def _set_learning_rate(optimizer: Any, step: int, config: TrainConfig) -> None:

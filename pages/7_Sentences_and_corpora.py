@@ -69,7 +69,7 @@ def show_pairs() -> None:
     )
     one, other = table["one"].tolist(), table["other"].tolist()
     found: dict[str, Correlation] = {}
-    points = []
+    points: list[pd.DataFrame] = []
     for name, embed in kinds(encoder).items():
         vectors = embed(one + other)
         vectors = centre(vectors) if centred else vectors

@@ -36,7 +36,8 @@ def test_paragraphs_of_odd_text():
 
 def test_the_reviews_are_many_balanced_and_different():
     frame = reviews()
-    assert frame["label"].value_counts().to_dict() == {"positive": 201, "negative": 201}
+    counts = frame["label"].value_counts()
+    assert counts["positive"] == counts["negative"] >= 200
     assert frame["text"].is_unique
     assert frame["text"].str.len().between(12, 130).all()
 

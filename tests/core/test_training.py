@@ -1,3 +1,4 @@
+import copy
 import math
 from dataclasses import replace
 
@@ -6,16 +7,27 @@ import pytest
 import torch
 
 from core.errors import SettingError
-from core.pretraining import PretrainConfig, pretrain
+from core.models import wrap
+from core.pretraining import (
+    MaskedLM,
+    PretrainConfig,
+    chunk,
+    evaluate,
+    hold_out,
+    pretrain,
+)
 from core.training import (
+    Diverged,
     Done,
     Measured,
     StepDone,
     StepSkipped,
     TrainConfig,
+    as_record,
     by_length,
     has_bfloat16,
     make_optimizer,
+    rows_by_length,
     schedule,
 )
 
@@ -164,3 +176,44 @@ def test_bfloat16_is_asked_of_the_processor():
     capabilities = torch.cpu.get_capabilities()
     expected = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
     assert has_bfloat16("cpu") is expected
+
+
+def test_a_run_that_diverges_goes_back_to_its_last_measurement(tiny, monkeypatch):
+    """The held-out loss of the model that it ends with is the last one that was measured."""
+    right = MaskedLM.loss
+
+    def wrong(self, model, batch, step):
+        return right(self, model, batch, step) * (float("nan") if step == 4 else 1)
+
+    monkeypatch.setattr(MaskedLM, "loss", wrong)
+    events = run(tiny, config(steps=40))
+    found = events[-2]
+    assert found == Diverged(step=4, steps=40, restored=2)
+    assert [e.step for e in events if isinstance(e, StepDone)] == [1, 2, 3]
+    measured = [e for e in events if isinstance(e, Measured)][-1]
+    assert measured.step == 2
+    kept, _ = hold_out(chunk(tiny, TEXTS, 128))
+    model = events[-1].model
+    assert evaluate(tiny, kept, model=model).loss == measured.result.held_out.loss
+    assert as_record(found) == {"event": "diverged", "step": 4, "restored": 2}
+
+
+def test_a_learning_rate_that_diverges_never_gives_weights_that_are_no_numbers(tiny):
+    with torch.no_grad():
+        huge = copy.deepcopy(tiny.model)
+        huge.get_input_embeddings().weight.mul_(1e30)
+    events = run(wrap(huge, tiny.tokenizer, name="huge"), config(steps=4))
+    assert torch.isfinite(weights(events[-1].model)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16])
+def test_batches_of_rows_bring_every_item_once_and_pad_less(rows):
+    lengths = np.random.default_rng(0).integers(3, 60, 50)
+    batches = rows_by_length(lengths, rows=rows, seed=(1, 2))
+    assert sorted(np.concatenate(batches)) == list(range(50))
+    assert len(batches) == -(-50 // rows)
+    assert max(map(len, batches)) == rows
+    padded = sum(lengths[batch].max() * len(batch) for batch in batches)
+    order = np.random.default_rng(3).permutation(50)
+    at_random = [order[i : i + rows] for i in range(0, 50, rows)]
+    assert padded <= sum(lengths[batch].max() * len(batch) for batch in at_random)

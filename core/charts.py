@@ -91,6 +91,16 @@ def _bars_axis(limit: int = 180) -> alt.Axis:
     return alt.Axis(labelLimit=limit, labelOverlap=False)
 
 
+def as_svg(rows: pd.DataFrame, spec: dict[str, Any], *, width: int = 720) -> str:
+    """A chart, as `Drawing.parts` gives it, as SVG on white; `width` where it names none (pixels)."""
+    import vl_convert
+
+    whole = {"width": width, **spec, "data": {"values": rows.to_dict("records")}}
+    if "facet" in spec:  # a row of panels has the width of its panels
+        del whole["width"]
+    return vl_convert.vegalite_to_svg(whole, vl_version="6.4")
+
+
 @drawing(_starred)
 def top_k(data: pd.DataFrame, count: int) -> alt.Chart:
     """Bars of candidates: rank, token, probability, is_true; the true token starred."""

@@ -122,14 +122,18 @@ def job(
     config: FinetuneConfig,
     *,
     examples: Sequence[str] = (),
+    share: float = 0.25,
 ) -> Job:
-    """Fine-tuning as a background run; what can be refused is refused here."""
+    """Fine-tuning as a background run; what can be refused is refused here. `share` is that of the
+    test rows, to be told.
+    """
     labels = label_names(train, test)
     about = {
         "model": m.info.name,
         "weights": m.weights_hash,
         "config": asdict(config),
         "labels": list(labels),
+        "share": share,
         "train_rows": len(train),
         "cut": _cut(m, [*train["text"], *test["text"]], config.max_tokens),
         "train_counts": {label: int((train["label"] == label).sum()) for label in labels},

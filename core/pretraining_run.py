@@ -20,12 +20,16 @@ def job(
     config: PretrainConfig,
     *,
     probes: Sequence[str],
+    budget: int,
 ) -> Job:
-    """Training a copy of a model on chunks for `config.epochs`, watched at `probes`."""
+    """Training a copy of a model on chunks for `config.epochs`, watched at `probes`. `budget` is the
+    number of tokens that the chunks were cut to, to be told.
+    """
     about = {
         "model": m.info.name,
         "weights": m.weights_hash,
         "config": asdict(config),
+        "budget": budget,
         "tokens": int(chunks.lengths.sum()),
         "held_out_tokens": int(held_out.lengths.sum()),
         "steps_per_epoch": steps_in(chunks, config),

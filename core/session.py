@@ -12,6 +12,7 @@ import re
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).parent.parent
 SUGGESTED = (DEFAULT, "bert-base-uncased", "distilbert-base-uncased", "roberta-base")
+
+Drawn = dict[str, tuple[pd.DataFrame, dict[str, Any], str]]  # by key: rows, specification, alt
 
 _run = threading.local()  # one script run is one thread
 
@@ -121,6 +124,9 @@ def run_app() -> None:
     page = st.navigation([page for page, _ in pages_with_summaries()])
     pick_model()
     offer_link()
+    drawn: Drawn = st.session_state.setdefault("_drawn", {})
+    drawn.clear()
+    place = st.sidebar.empty()
     _run.framed = True
     try:
         page.run()
@@ -128,6 +134,8 @@ def run_app() -> None:
         show_error(error)
     finally:
         _run.framed = False
+    with place:
+        offer_charts(drawn)
 
 
 def warm_up() -> None:
@@ -189,6 +197,29 @@ def offer_link() -> None:
         st.caption("Every input is part of the address; who opens it sees the same view.")
         query = urlencode(st.query_params.to_dict())
         st.code(f"{st.context.url}?{query}" if query else st.context.url, language=None)
+
+
+def offer_charts(drawn: Drawn) -> None:
+    """Every chart of the page as SVG, made when its button is pressed, as it then is."""
+    if not drawn:
+        return
+    with st.popover("Save charts", icon=":material/image:", width="stretch"):
+        st.caption("As SVG here; as PNG by the button in a chart's corner.")
+        for key, (_, _, alt) in drawn.items():
+            st.download_button(
+                escape(alt),
+                partial(saved_chart, drawn, key),
+                f"{re.sub(r'[^a-z0-9]+', '-', alt.lower()).strip('-')[:60]}.svg",
+                "image/svg+xml",
+                key=f"svg_{key}",
+                on_click="ignore",
+                width="stretch",
+            )
+
+
+def saved_chart(drawn: Drawn, key: str) -> str:
+    rows, spec, _ = drawn[key]
+    return charts.as_svg(rows, spec)
 
 
 def model() -> LoadedModel:
@@ -303,6 +334,7 @@ def draw(
 ) -> Any:
     """Show a chart of `charts`; `alt` says in words what is to be seen."""
     rows, spec = drawing.parts(frame, *args)
+    st.session_state.setdefault("_drawn", {})[key] = (rows, spec, alt)
     return st.vega_lite_chart(rows, spec, key=key, alt=alt, **options)
 
 
@@ -624,29 +656,42 @@ def show_notes(reading: Reading) -> None:
 
 
 def provenance(
-    m: LoadedModel, seconds: float, imports: str, *lines: str, data: pd.DataFrame | None = None
+    m: LoadedModel,
+    seconds: float | None,
+    imports: str,
+    *lines: str,
+    data: pd.DataFrame | None = None,
 ) -> None:
-    """The quiet line under a view, its data, and the lines of Python that give the same numbers."""
+    """The quiet line under a view, its data, and the lines of Python that give the same numbers.
+
+    `seconds` is how long it took, None for what was measured bit by bit.
+    """
+    took = "" if seconds is None else f" in {seconds * 1000:,.0f} ms"
+    name = "" if m.info.name == DEFAULT else repr(m.info.name)
+    start = ["from core.models import load_model", imports, "", f"m = load_model({name})"]
+    footer(
+        f"Live from {escape(m.info.name)} (weights {m.weights_hash}){took}",
+        *start,
+        *lines,
+        data=data,
+    )
+
+
+def footer(said: str, *code: str, data: pd.DataFrame | None = None) -> None:
+    """A quiet line under a view with its data as CSV and its code."""
     left, middle, right = st.columns([4, 1, 1], vertical_alignment="center")
+    left.caption(said)
+    text = "\n".join(code)
     if data is not None:
         middle.download_button(
             "CSV",
-            safe_csv(data),
+            partial(safe_csv, data),
             "cloze.csv",
             "text/csv",
-            key=f"csv_{imports}",
+            key=f"csv_{zlib.crc32(text.encode())}",
             icon=":material/download:",
             on_click="ignore",
             width="stretch",
         )
-    left.caption(
-        f"Live from {escape(m.info.name)} (weights {m.weights_hash}) in {seconds * 1000:,.0f} ms"
-    )
-    name = "" if m.info.name == DEFAULT else repr(m.info.name)
-    load_line = f"m = load_model({name})"
     with right.popover("Code", icon=":material/code:", width="stretch"):
-        st.code(
-            "\n".join(["from core.models import load_model", imports, "", load_line, *lines]),
-            language="python",
-            wrap_lines=True,
-        )
+        st.code(text, language="python", wrap_lines=True)

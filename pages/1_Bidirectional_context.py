@@ -86,6 +86,13 @@ def experiment(reading: Reading, position: int) -> None:
             + ", ".join(f"{side} {means[side]:.2f}" for side in SIDES)
             + " nats. Nearer to zero is better."
         )
+        session.provenance(
+            m,
+            scored.seconds,
+            "from core.context import score_sides",
+            f"score_sides(m, {reading.text!r}, {way!r})",
+            data=scored.value,
+        )
     over_sentences(way)
     beside_causal(reading, position)
 
@@ -139,7 +146,31 @@ def over_sentences(way: Way) -> None:
         for column, side in zip(row, SIDES, strict=True):
             gain = None if side == "both" else f"{means[side] - means['both']:+.2f} against both"
             column.metric(f"Mean log p(true), {side}", f"{means[side]:.2f}", gain)
-        st.caption(f"Nats, over {len(every) // 3} positions of {len(known)} sentences.")
+        st.caption(
+            f"Nats, over {len(every) // 3} positions of {len(known)} sentences. {better(every)}"
+        )
+        session.provenance(
+            m,
+            None,
+            "import pandas as pd\nfrom core.context import sides_over_texts\n"
+            "from core.datasets import sentences",
+            f"found = pd.concat(sides_over_texts(m, sentences()[:{len(known)}], {way!r}))",
+            "-found.groupby('side')['loss'].mean()",
+            data=every,
+        )
+
+
+def better(every: pd.DataFrame) -> str:
+    """By how much both sides are better than the better single one, with the standard error."""
+    by_side = every.assign(place=every.groupby("side").cumcount()).pivot(
+        index="place", columns="side", values="loss"
+    )
+    single = min(("left", "right"), key=lambda side: by_side[side].mean())
+    gain = by_side[single] - by_side["both"]
+    return (
+        f"Both sides are better than the {single} one by {gain.mean():.2f} ± {gain.sem():.2f} nats "
+        "(mean and standard error)."
+    )
 
 
 def attention_view(reading: Reading, position: int) -> None:
@@ -196,7 +227,8 @@ def attention_view(reading: Reading, position: int) -> None:
 
 
 def all_heads(reading: Reading, position: int) -> None:
-    attention: Attention = session.attention(m, reading).value
+    done = session.attention(m, reading)
+    attention: Attention = done.value
     size = len(attention.tokens)
     if size <= GRID:
         st.caption("Rows look, columns are looked at. Click a head to open it under Attention.")
@@ -230,13 +262,21 @@ def all_heads(reading: Reading, position: int) -> None:
     else:
         st.info(f"The grid of heads is drawn for up to {GRID} tokens; this text has {size}.")
     st.markdown("**Heads ranked**: entropy in nats (0: one token only), distance in tokens")
+    ranked = rank_heads(attention).sort_values("entropy")
     st.dataframe(
-        rank_heads(attention).sort_values("entropy"),
+        ranked,
         hide_index=True,
         column_config={
             "entropy": st.column_config.NumberColumn(format="%.3f"),
             "distance": st.column_config.NumberColumn(format="%.2f"),
         },
+    )
+    session.provenance(
+        m,
+        done.seconds,
+        "from core.attention import attention_weights, rank_heads",
+        f"rank_heads(attention_weights(m, {reading.text!r})).sort_values('entropy')",
+        data=ranked,
     )
 
 

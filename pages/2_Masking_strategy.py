@@ -74,8 +74,8 @@ def draw_again() -> None:
     st.session_state["p2_seed"] = (st.session_state["p2_seed"] + 1) % 100_000
 
 
-def show_draw(masked: masking.Masked, reading: Reading) -> None:
-    """The original above what the model reads, and what happened to each token."""
+def show_draw(masked: masking.Masked, reading: Reading) -> pd.DataFrame:
+    """The original above what the model reads, and what happened to each token; gives the table."""
     inside = slice(len(reading.prefix), len(reading.input_ids) - len(reading.suffix))
     actions = [masking.Action(action) for action in masked.action[inside]]
     columns = [str(token.position) for token in reading.tokens]
@@ -94,6 +94,7 @@ def show_draw(masked: masking.Masked, reading: Reading) -> None:
         columns=columns,
     )
     st.dataframe(frame.style.apply(lambda _: colours, axis=None))
+    return frame
 
 
 def show_figures(masked: masking.Masked, rate: float, split: masking.Split, n: int) -> None:
@@ -152,6 +153,7 @@ def many_draws(
         f"split = Split({split.mask}, {split.random}, {split.keep})",
         f"repeat_draw(reading.input_ids, m.vocabulary, rate={rate}, split=split, "
         f"unit={unit.value!r}, words=reading.input_words, seed={seed})",
+        data=frame[: last + 1],
     )
 
 
@@ -218,6 +220,14 @@ def how_much() -> None:
                 charts.accuracy_by_rate, frame, key="p2_accuracy", alt="Accuracy by masking rate"
             )
         st.caption("Bars are one standard error of the mean over the masked tokens.")
+        session.provenance(
+            m,
+            None,
+            "from core.datasets import sentences\nfrom core.pretraining import loss_by_rate",
+            f"texts = {list(texts)!r}" if typed.strip() else "texts = sentences()",
+            f"list(loss_by_rate(m, texts, {sorted(points)}))",
+            data=frame,
+        )
 
 
 st.title("Masking strategy")
@@ -234,8 +244,18 @@ masked = masking.mask_tokens(
     seed=np.random.default_rng(seeds),
 )
 n = sum(i not in m.special_ids for i in reading.input_ids)
-show_draw(masked, reading)
+table = show_draw(masked, reading)
 show_figures(masked, rate, split, n)
+session.provenance(
+    m,
+    None,
+    "import numpy as np\nfrom core.masking import Split, mask_tokens\nfrom core.text import read",
+    f"reading = read(m, {reading.text!r})",
+    f"split = Split({split.mask}, {split.random}, {split.keep})",
+    f"mask_tokens(reading.input_ids, m.vocabulary, rate={rate}, split=split, unit={unit.value!r}, "
+    f"words=reading.input_words, seed=np.random.default_rng({seeds}))",
+    data=table.T.reset_index(names="Position"),
+)
 st.divider()
 many_draws(reading, rate, split, unit, n)
 st.divider()

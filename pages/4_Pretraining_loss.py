@@ -10,7 +10,7 @@ from core import charts, charts_training, masking, session, training
 from core.datasets import paragraphs, python_reference
 from core.errors import ClozeError
 from core.history import PretrainingHistory, losses, pretraining_history, recorded_pretraining
-from core.models import LoadedModel
+from core.models import DEFAULT, LoadedModel
 from core.prediction import predict_masks
 from core.pretraining import (
     PretrainConfig,
@@ -165,7 +165,7 @@ def settings(texts: Sequence[str]) -> None:
         probe.replace("[MASK]", start.mask_token)
         for probe in ("A [MASK] statement returns a value.", *default_probes(start)[:2])
     ]
-    session.start_run(job(start, used, held, config, probes=probes), "p4_run")
+    session.start_run(job(start, used, held, config, probes=probes, budget=1000 * budget), "p4_run")
     st.rerun()
 
 
@@ -211,6 +211,41 @@ def show_run(run: Run) -> None:
                 alt="p(true) by step",
             )
         show_epochs(run, measured)
+        session.footer(
+            "Measured while it trained, on this server",
+            *code_of(run),
+            data=measured.figures,
+        )
+
+
+def code_of(run: Run) -> list[str]:
+    """The lines that give the same run from the same text."""
+    config, about = run.about["config"], run.about
+    optimiser = config["optimiser"]
+    scratch = about["model"] != m.info.name
+    layers, hidden = SCRATCH
+    start = f"from_scratch(m, layers={layers}, hidden={hidden}, seed={optimiser['seed']})"
+    return [
+        "import numpy as np",
+        "from core.datasets import python_reference",
+        "from core.masking import Unit",
+        "from core.models import load_model",
+        "from core.pretraining import PretrainConfig, chunk, from_scratch, hold_out, pretrain",
+        "from core.training import TrainConfig",
+        "",
+        "m = load_model()",
+        f"start = {start if scratch else 'm'}",
+        "texts = python_reference()  # or your own paragraphs",
+        f"chunks = chunk(start, texts, 128, words={config['unit'] != 'token'})",
+        f"most = {about['budget']}  # tokens",
+        "chunks = chunks.first(int(np.searchsorted(np.cumsum(chunks.lengths), most)) + 1)",
+        "held_out, used = hold_out(chunks)",
+        f"optimiser = TrainConfig(steps=1, learning_rate={optimiser['learning_rate']}, warmup=0.1, "
+        f"seed={optimiser['seed']})",
+        f"config = PretrainConfig(optimiser, epochs={config['epochs']}, rate={config['rate']}, "
+        f"unit=Unit({config['unit']!r}), batch_tokens=1024)",
+        "list(pretrain(start, used, config, held_out=held_out))",
+    ]
 
 
 def settings_line(run: Run) -> str:
@@ -297,8 +332,15 @@ def recorded() -> None:
         "that it never trained on."
     )
     play(recorded_pretraining())
+    session.footer(
+        f"Recorded while {session.escape(DEFAULT)} was trained, not computed now",
+        "from core.history import recorded_pretraining",
+        "",
+        "recorded_pretraining().figures",
+        data=recorded_pretraining().figures,
+    )
     st.caption(
-        "Recorded, not computed now. The recipe is in the model card on the Home page. Masking "
+        "The recipe is in the model card on the Home page. Masking "
         "while training and while measuring differ in rate (25 % and 15 %), so the two losses are "
         "not on the same scale."
     )

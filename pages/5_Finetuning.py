@@ -135,7 +135,8 @@ def settings(rows: pd.DataFrame) -> None:
         )
         train, test = split(rows, share=share / 100, seed=seed)
         examples = [example] if example.strip() else []
-        session.start_run(job(m, train.frame, test.frame, config, examples=examples), "p5_run")
+        made = job(m, train.frame, test.frame, config, examples=examples, share=share / 100)
+        session.start_run(made, "p5_run")
         st.rerun()
 
 
@@ -207,6 +208,34 @@ def show_epochs(run: Run, epochs: list[Epoch]) -> None:
         st.dataframe(by_label(chosen.confusion, labels).round(3), hide_index=True)
     show_rows(run, chosen, cell)
     show_examples(run, epochs, chosen)
+    session.footer(
+        "Measured while it trained",
+        *code_of(run),
+        data=epoch_losses(epochs).assign(
+            accuracy=[epoch.accuracy for epoch in epochs],
+            macro_f1=[epoch.macro_f1 for epoch in epochs],
+        ),
+    )
+
+
+def code_of(run: Run) -> list[str]:
+    """The lines that give the same run on the same rows."""
+    config = ", ".join(
+        f"{name}={value!r}"
+        for name, value in run.about["config"].items()
+        if value != getattr(FinetuneConfig(), name)
+    )
+    return [
+        "from core.datasets import reviews, split",
+        "from core.finetuning import FinetuneConfig, finetune",
+        "from core.models import load_model",
+        "",
+        "m = load_model()",
+        "rows = reviews()  # or a frame of yours with the columns text and label",
+        f"train, test = (part.frame for part in split(rows, share={run.about['share']}, "
+        f"seed={run.about['config']['seed']}))",
+        f"list(finetune(m, train, test, FinetuneConfig({config})))",
+    ]
 
 
 def show_figures(run: Run, epoch: Epoch) -> None:

@@ -1,3 +1,5 @@
+from xml.etree import ElementTree
+
 import pandas as pd
 import pytest
 
@@ -119,3 +121,13 @@ def test_the_parts_are_the_chart(candidates):
 def test_left_and_right_have_their_colours(tiny):
     rows = rows_of(charts.falls(occlusion(tiny, "the cat sat on the mat", 2), 2))
     assert [row["side"] for row in rows] == ["left"] * 2 + ["right"] * 3
+
+
+def test_a_chart_as_svg_has_its_text_as_typed():
+    frame = pd.DataFrame(
+        {"rank": [1], "token": ["<b>x</b> :red[y]"], "probability": [0.5], "is_true": [True]}
+    )
+    svg = charts.as_svg(*charts.top_k.parts(frame))
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "<b>x</b> :red[y]" in "".join(root.itertext())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,13 +40,6 @@ def parquet(texts: Sequence[str], vectors: np.ndarray) -> bytes:
     written = io.BytesIO()
     pq.write_table(pa.table({"text": list(texts), "vector": listed}), written)
     return written.getvalue()
-
-
-def zipped(save: Callable[[Path], None]) -> bytes:
-    """What `save` writes into a folder, as a zip file with that folder as `model/`."""
-    with tempfile.TemporaryDirectory() as name:
-        save(Path(name))
-        return zip_folder(Path(name))
 
 
 def zip_folder(folder: Path) -> bytes:

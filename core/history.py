@@ -28,7 +28,8 @@ MASKS = "[MASK]"
 class PretrainingHistory:
     """What was measured of a masked-LM run at a few steps.
 
-    `figures` has a row a step: step, train_loss, held_out_loss, accuracy, p_mask, p_random, p_keep.
+    `figures` has a row a step: step, train_loss, held_out_loss, accuracy, p_mask, p_random, p_keep;
+    where next-sentence prediction was trained too, pair_loss and pair_accuracy.
     `probes` has five rows for each probe sentence and step: step, sentence, rank, token,
     probability, is_true. The truth is known for the default sentence only.
     """
@@ -69,6 +70,7 @@ def pretraining_history(records: Sequence[Record]) -> PretrainingHistory:
                 "held_out_loss": record["held_out"]["loss"],
                 "accuracy": record["held_out"]["accuracy"],
                 **{f"p_{way}": share for way, share in record["p_true"].items()},
+                **_pair_figures(record),
             }
             for record in measured
         ]
@@ -76,6 +78,11 @@ def pretraining_history(records: Sequence[Record]) -> PretrainingHistory:
     figures["train_loss"] = figures["train_loss"].astype(float)  # missing before the first step
     probes = [row for record in measured for row in _probe_rows(record)]
     return PretrainingHistory(figures, pd.DataFrame(probes))
+
+
+def _pair_figures(record: Record) -> Record:
+    told = record.get("next_sentence")
+    return {"pair_loss": told["loss"], "pair_accuracy": told["accuracy"]} if told else {}
 
 
 def losses(records: Sequence[Record]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 
 from core import training
 from core.models import LoadedModel
+from core.next_sentence import Pairing
 from core.pretraining import Chunks, PretrainConfig, as_record, export, pretrain, steps_in
 from core.runs import Job, Record
 
@@ -23,8 +24,11 @@ def job(
     budget: int,
 ) -> Job:
     """Training a copy of a model on chunks for `config.epochs`, watched at `probes`. `budget` is the
-    number of tokens that the chunks were cut to, to be told.
+    number of tokens that the chunks were cut to, to be told. What can be refused is refused here.
     """
+    if config.next_sentence:
+        for part, name in ((chunks, "training"), (held_out, "held-out")):
+            Pairing(m, part, name=f"{name} part of the text")
     about = {
         "model": m.info.name,
         "weights": m.weights_hash,

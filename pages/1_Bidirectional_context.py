@@ -167,8 +167,9 @@ def better(every: pd.DataFrame) -> str:
     )
     single = min(("left", "right"), key=lambda side: by_side[side].mean())
     gain = by_side[single] - by_side["both"]
+    mean, error = float(gain.mean()), float(gain.std() / len(gain) ** 0.5)
     return (
-        f"Both sides are better than the {single} one by {gain.mean():.2f} ± {gain.sem():.2f} nats "
+        f"Both sides are better than the {single} one by {mean:.2f} ± {error:.2f} nats "
         "(mean and standard error)."
     )
 

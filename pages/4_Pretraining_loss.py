@@ -11,6 +11,7 @@ from core.datasets import paragraphs, python_reference
 from core.errors import ClozeError
 from core.history import PretrainingHistory, losses, pretraining_history, recorded_pretraining
 from core.models import DEFAULT, LoadedModel
+from core.next_sentence import reads_segments
 from core.prediction import predict_masks
 from core.pretraining import (
     PretrainConfig,
@@ -143,6 +144,23 @@ def settings(texts: Sequence[str]) -> None:
         bind="query-params",
     )
     seed = third.number_input("Seed", 0, 99_999, 0, key="p4_seed", bind="query-params")
+    static = first.toggle(
+        "Static masks",
+        key="p4_static",
+        bind="query-params",
+        help="One draw for all epochs, as in BERT; else a new one at each epoch, as in RoBERTa.",
+    )
+    both = second.toggle(
+        "Next sentence too",
+        key="p4_nsp",
+        bind="query-params",
+        help="BERT's second objective: does B follow A in the text? For half of the pairs it does. "
+        + (
+            "This model tells A and B apart by segment ids."
+            if reads_segments(m.model)
+            else "This model has no segment ids: only the separator tells A and B apart."
+        ),
+    )
     if not st.button(
         "Train",
         type="primary",
@@ -153,12 +171,14 @@ def settings(texts: Sequence[str]) -> None:
     start = starting_model(scratch, seed)
     chunks = chunk(start, texts, 128, words=unit != "token")
     kept = int(np.searchsorted(np.cumsum(chunks.lengths), 1000 * budget)) + 1
-    held, used = hold_out(chunks.first(kept))
+    held, used = hold_out(chunks.first(kept), every=10)
     config = PretrainConfig(
         optimiser=training.TrainConfig(steps=1, learning_rate=learning_rate, warmup=0.1, seed=seed),
         epochs=epochs,
         rate=rate / 100,
         unit=masking.Unit(unit),
+        dynamic=not static,
+        next_sentence=both,
         batch_tokens=1024,
     )
     probes = [
@@ -239,11 +259,12 @@ def code_of(run: Run) -> list[str]:
         f"chunks = chunk(start, texts, 128, words={config['unit'] != 'token'})",
         f"most = {about['budget']}  # tokens",
         "chunks = chunks.first(int(np.searchsorted(np.cumsum(chunks.lengths), most)) + 1)",
-        "held_out, used = hold_out(chunks)",
+        "held_out, used = hold_out(chunks, every=10)",
         f"optimiser = TrainConfig(steps=1, learning_rate={optimiser['learning_rate']}, warmup=0.1, "
         f"seed={optimiser['seed']})",
         f"config = PretrainConfig(optimiser, epochs={config['epochs']}, rate={config['rate']}, "
-        f"unit=Unit({config['unit']!r}), batch_tokens=1024)",
+        f"unit=Unit({config['unit']!r}), dynamic={config['dynamic']}, "
+        f"next_sentence={config['next_sentence']}, batch_tokens=1024)",
         "list(pretrain(start, used, config, held_out=held_out))",
     ]
 
@@ -256,7 +277,9 @@ def settings_line(run: Run) -> str:
             f"Model {session.escape(about['model'])} (weights {about['weights']})",
             f"{about['tokens']:,} training and {about['held_out_tokens']:,} held-out tokens",
             f"{config['epochs']} epochs",
-            f"{config['rate']:.0%} masked by {config['unit']}",
+            f"{config['rate']:.0%} masked by {config['unit']}, "
+            + ("dynamic" if config["dynamic"] else "static"),
+            *(["next-sentence prediction"] if config["next_sentence"] else []),
             f"learning rate {config['optimiser']['learning_rate']:.0e}",
             f"seed {config['optimiser']['seed']}",
         ]
@@ -276,6 +299,9 @@ def show_epochs(run: Run, measured: PretrainingHistory) -> None:
             "p(true), kept": figures["p_keep"],
         }
     )
+    if "pair_loss" in figures:
+        table["Next-sentence loss"] = figures["pair_loss"]
+        table["Next-sentence accuracy"] = figures["pair_accuracy"]
     st.dataframe(table.round(4), hide_index=True)
     st.markdown("**What it predicted** after each epoch")
     rows = measured.probes.assign(epoch=measured.probes["step"] // run.about["steps_per_epoch"])

@@ -1,3 +1,4 @@
+import copy
 import gzip
 import io
 import json
@@ -9,22 +10,24 @@ import pytest
 import torch
 from transformers import AutoTokenizer, pipeline
 
-from core import masking, training
+from core import masking, next_sentence, training
+from core.chunks import padded
 from core.errors import SettingError
+from core.evaluation import target_logits
+from core.exports import zip_folder
 from core.models import load_model
 from core.pretraining import (
     MaskedLM,
+    MaskedLMWithNextSentence,
     PretrainConfig,
-    as_zip,
     chunk,
     evaluate,
+    export,
     from_encoder,
     from_scratch,
     loss_by_rate,
-    padded,
     pretrain,
     steps_in,
-    target_logits,
 )
 from core.pretraining_cli import main, read_paragraphs
 from tests.core.test_training import TEXTS, config
@@ -187,8 +190,98 @@ def test_open_ends_drop_the_final_full_stop_only(tiny):
     assert task._opened(np.arange(3), np.random.default_rng(0)) is chunks
 
 
+def test_static_masks_are_the_same_in_every_pass_and_dynamic_ones_are_not(tiny):
+    chunks = chunk(tiny, TEXTS, 32)
+    for dynamic in (False, True):
+        task = MaskedLM(tiny, chunks, chunks, [], config(dynamic=dynamic))
+        seen = []
+        for step, batch in ((1, np.array([3, 5])), (9, np.array([5, 7, 3]))):
+            ids, words = padded(tiny, chunks, batch)
+            masked = task._masked(ids, words, batch, np.random.default_rng((0, step)))
+            place = int(np.flatnonzero(batch == 5)[0])
+            seen.append(masked.inputs[place][: chunks.lengths[5] + 2].tolist())
+        assert (seen[0] == seen[1]) is not dynamic
+    steps = [
+        [
+            e.loss
+            for e in pretrain(tiny, TEXTS, config(dynamic=False))
+            if isinstance(e, training.StepDone)
+        ]
+        for _ in range(2)
+    ]
+    assert steps[0] == steps[1]
+
+
+TALES = [
+    f"{first} sat on the {mat}. {second} ran in the {rain}. the lamp was warm."
+    for first in ("the cat", "a dog")
+    for second in ("the river", "it")
+    for mat in ("mat", "bank")
+    for rain in ("rain", "light")
+]
+
+
+def test_pairs_are_the_tokenizers_own(tiny):
+    """Half of the chunks keep their own next sentence; [CLS], [SEP] and segments as the tokenizer sets."""
+    chunks = chunk(tiny, TALES, 64, words=True)
+    pairing = next_sentence.Pairing(tiny, chunks)
+    rng, labels = np.random.default_rng(0), []
+    for _ in range(40):
+        pairs = pairing.draw(np.arange(len(chunks)), rng)
+        labels += pairs.labels.tolist()
+    assert np.mean(labels) == pytest.approx(0.5, abs=3 * 0.5 / len(labels) ** 0.5)
+    for row, text in enumerate(TALES):
+        ids = pairs.ids[row][pairs.ids[row] != tiny.pad_token_id].tolist()
+        ends = [i for i, token in enumerate(ids) if token == ids[-1]]
+        a, b = (tiny.tokenizer.decode(x) for x in (ids[1 : ends[0]], ids[ends[0] + 1 : -1]))
+        expected = tiny.tokenizer(a, b, return_token_type_ids=True)
+        assert ids == expected.input_ids
+        assert pairs.segments[row][: len(ids)].tolist() == expected.token_type_ids
+        whole = f"{a} {b}".replace(" .", ".")
+        assert (whole == text) or pairs.labels[row] == next_sentence.NOT_NEXT
+        words = pairs.words[row]
+        assert not set(words[1 : ends[0]]) & set(words[ends[0] + 1 : len(ids) - 1])
+
+
+def test_both_objectives_are_summed_and_learned(tiny):
+    """One fixed pairing is overfitted; what comes out is a plain masked LM."""
+    settings = config(steps=60, next_sentence=True, batch_tokens=512)
+    events = list(pretrain(tiny, TALES, settings, held_out=TALES[:6], probes=[]))
+    measured = [e.result.next_sentence for e in events if isinstance(e, training.Measured)]
+    assert measured[0].loss == pytest.approx(math.log(2), abs=0.05)  # untrained
+    assert measured[0].pairs == 6
+    assert not hasattr(events[-1].model, "next_sentence")
+    assert type(events[-1].model) is type(tiny.model)
+    task = MaskedLMWithNextSentence(
+        tiny, chunk(tiny, TALES, 64), chunk(tiny, TALES, 64), [], config(next_sentence=True)
+    )
+    model = copy.deepcopy(tiny.model)
+    next_sentence.add_head(model, seed=0)
+    batch = np.arange(8)
+    both = task.loss(model, batch, 1)
+    rng = np.random.default_rng((0, 1))
+    pairs = task.pairing.draw(batch, rng)
+    masked = task._masked(pairs.ids, pairs.words, batch, rng)
+    output = model(
+        input_ids=torch.from_numpy(masked.inputs),
+        attention_mask=torch.from_numpy((pairs.ids != tiny.pad_token_id).astype(int)),
+        token_type_ids=torch.from_numpy(pairs.segments),
+        labels=torch.from_numpy(masked.labels),
+        output_hidden_states=True,
+    )
+    logits = model.next_sentence(output.hidden_states[-1][:, 0])
+    second = torch.nn.functional.cross_entropy(logits, torch.from_numpy(pairs.labels))
+    assert both.item() == pytest.approx((output.loss + second).item(), abs=1e-5)
+
+
+def test_a_text_of_single_sentences_has_no_pairs(tiny):
+    with pytest.raises(SettingError, match="two paragraphs of two sentences"):
+        pretrain(tiny, TEXTS, config(next_sentence=True))
+
+
 def test_the_zip_loads_in_transformers(tiny, tmp_path):
-    with zipfile.ZipFile(io.BytesIO(as_zip(tiny, tiny.model))) as archive:
+    export(tiny, tiny.model, tmp_path / "mine")
+    with zipfile.ZipFile(io.BytesIO(zip_folder(tmp_path / "mine"))) as archive:
         archive.extractall(tmp_path)
     fill = pipeline("fill-mask", model=str(tmp_path / "model"))
     oracle = pipeline("fill-mask", model=tiny.model, tokenizer=tiny.tokenizer)

@@ -2,6 +2,7 @@ from core import session
 from core.history import losses, pretraining_history, recorded_pretraining
 from core.models import load_model
 from core.runs import State
+from core.training import StepDone
 from tests.pages.conftest import figures, fresh, open_page, press, said, train
 
 PAGE = "4_Pretraining_loss"
@@ -102,3 +103,26 @@ def test_text_of_ones_own(app):
     text = "\n\n".join(f"The cat number {n} sat on the mat and slept." for n in range(30))
     app.text_area(key="p4_text").set_value(text).run()
     assert train(app, "Train", "p4_run").state is State.DONE
+
+
+def test_next_sentence_prediction_and_static_masks(app):
+    open_form(app, p4_scratch="true", p4_nsp="true", p4_static="true")
+    app.slider(key="p4_budget").set_value(20).run()
+    run = train(app, "Train", "p4_run")
+    assert run.state is State.DONE
+    figures = pretraining_history(run.records).figures
+    assert app.dataframe[0].value["Next-sentence loss"].tolist() == [
+        round(loss, 4) for loss in figures["pair_loss"]
+    ]
+    assert "static · next-sentence prediction" in said(app)
+
+
+def test_the_code_of_a_run_gives_the_same_run(app, embedded):
+    run = train(open_form(app, p4_scratch="true"), "Train", "p4_run")
+    code = next(block.value for block in app.code if "pretrain(start" in block.value)
+    *lines, last = code.splitlines()
+    names = {}
+    exec("\n".join(lines), names)
+    events = eval(last, names)
+    told = [event.loss for event in events if isinstance(event, StepDone)]
+    assert told == losses(run.records)["loss"].tolist()

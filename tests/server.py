@@ -56,4 +56,8 @@ def serve(log: Path, *options: str, **environment: str) -> Iterator[Server]:
             yield Server(url, process, log)
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise

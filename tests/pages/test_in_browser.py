@@ -53,7 +53,8 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("server") / "log.txt") as running:
+    folder = tmp_path_factory.mktemp("server")
+    with serve(folder / "log.txt", CLOZE_RUNS=str(folder / "runs")) as running:
         yield running
 
 
@@ -187,3 +188,86 @@ def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
         brightness = sum(int(x) for x in re.findall(r"\d+", background)[:3]) / 3
         assert (brightness < 60) is (scheme == "dark")
     context.close()
+
+
+def start_training(page, url):
+    """A long run of a small model; gives its address."""
+    page.goto(f"{url}/Pretraining_loss?p4_view=Train+now&p4_scratch=true&p4_epochs=30")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.wait_for_function("location.search.includes('p4_run=')")
+    page.wait_for_selector("text=/Step [0-9]+ of/")
+    return page.url
+
+
+def test_a_run_survives_refresh_and_is_stopped_from_another_tab(server, chromium, tab):
+    address = start_training(tab, server.url)
+    tab.reload()
+    tab.wait_for_selector("text=/Step [0-9]+ of/")
+    tab.goto(f"{server.url}/Predicting_mask")  # other pages answer while it trains
+    tab.wait_for_selector("text=other tokens share")
+    other = chromium.new_context().new_page()  # the browser closed, and reopened by its link
+    other.set_default_timeout(WAIT)
+    other.goto(address)
+    other.wait_for_selector("text=/Step [0-9]+ of/")
+    other.get_by_role("button", name="Stop", exact=True).click()
+    other.wait_for_selector("text=Stopped after")
+    other.wait_for_selector("text=Download the trained model")
+    tab.goto(address)
+    tab.wait_for_selector("text=Stopped after")
+    other.context.close()
+
+
+def test_a_killed_server_shows_the_run_as_interrupted(chromium, tmp_path):
+    runs = str(tmp_path / "runs")
+    page = chromium.new_page()
+    page.set_default_timeout(WAIT)
+    with serve(tmp_path / "log.txt", CLOZE_RUNS=runs) as first:
+        address = start_training(page, first.url)
+        page.wait_for_selector("text=/Step ([5-9]|[0-9]{2,}) of/")
+        first.process.kill()
+        first.process.wait()
+    with serve(tmp_path / "log2.txt", CLOZE_RUNS=runs) as second:
+        page.goto(address.replace(first.url, second.url))
+        page.wait_for_selector("text=Its server ended when it was at step")
+        page.wait_for_selector("text=Loss of each step")
+        assert page.get_by_role("button", name="Train", exact=True).is_enabled()
+    page.close()
+
+
+def test_a_chart_is_saved_as_svg(server, tab):
+    tab.goto(f"{server.url}/Predicting_mask?p3_position=2")
+    tab.wait_for_selector("text=other tokens share")
+    settled(tab)
+    tab.get_by_role("button", name="Save charts").click()
+    with tab.expect_download() as saving:
+        tab.locator(
+            "[data-testid=stPopoverBody] [data-testid=stDownloadButton] button"
+        ).first.click()
+    svg = saving.value.path().read_text(encoding="utf-8")
+    assert saving.value.suggested_filename.endswith(".svg")
+    assert svg.startswith("<svg")
+    assert "\u2605" in svg  # the true token is marked
+
+
+def test_a_cell_of_the_confusion_matrix_opens_its_rows(server, tab):
+    tab.goto(f"{server.url}/Finetuning")
+    tab.wait_for_selector("text=Worst mistakes")
+    settled(tab)
+    chart = tab.locator("[data-testid=stVegaLiteChart]").first
+    chart.locator("path[aria-roledescription='rect mark']").first.click(force=True)
+    tab.wait_for_selector("text=Rows of the cell")
+
+
+def test_points_of_a_corpus_are_selected_by_box(server, tab):
+    tab.goto(f"{server.url}/Sentences_and_corpora?p7_view=Corpus&p7_map=PCA")
+    tab.get_by_role("button", name="Embed").click()
+    plot = tab.locator(".js-plotly-plot")
+    plot.wait_for()
+    settled(tab)
+    plot.locator(".modebar-btn[data-title='Box Select']").click(force=True)
+    box = plot.bounding_box()
+    tab.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 60)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 400, steps=5)
+    tab.mouse.up()
+    tab.wait_for_selector("text=Selected on the map")

@@ -94,6 +94,22 @@ def graded(frame: pd.DataFrame, one: str, other: str, grade: str) -> Table:
     return Table(rows.reset_index(drop=True), tuple(notes))
 
 
+def without(train: pd.DataFrame, test: pd.DataFrame) -> Table:
+    """Training rows without those whose text is tested too, which would flatter the figures."""
+    shared = train["text"].isin(set(test["text"]))
+    notes: tuple[str, ...] = ()
+    if shared.any():
+        notes = (
+            f"{int(shared.sum())} texts are in the test rows too and were left out of training.",
+        )
+    rest = train[~shared].reset_index(drop=True)
+    if not len(rest):
+        raise SettingError(
+            "Every training text is in the test rows too: nothing is left to train on."
+        )
+    return Table(rest, notes)
+
+
 def _tsv(name: str) -> pd.DataFrame:
     """A table of ours: tabs between the fields, names in the first line."""
     import pandas as pd

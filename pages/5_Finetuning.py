@@ -8,12 +8,13 @@ import streamlit as st
 
 from core import charts, charts_training, session
 from core.classifier import Classifier, as_frame, classify, classifying
-from core.datasets import Table, labelled, read_table, reviews, split
+from core.datasets import Table, labelled, read_table, reviews, split, without
 from core.encoder_change import cls_attention, cls_similarity
-from core.errors import ClozeError
+from core.errors import ClozeError, SettingError
 from core.exports import safe_csv
 from core.finetuning import Epoch, FinetuneConfig, epochs_in, job
 from core.history import losses, recorded_finetuning
+from core.hub_data import hub_files, hub_table
 from core.metrics import by_label, wilson
 from core.runs import Run
 from core.text import read
@@ -30,26 +31,25 @@ def show_table_notes(table: Table) -> None:
         st.info(session.escape(note), icon=":material/info:")
 
 
-def chosen_rows() -> pd.DataFrame | None:
-    """Rows with text and label: the built-in reviews, or columns of an upload once there is one."""
+def chosen_rows() -> tuple[pd.DataFrame, pd.DataFrame | None] | None:
+    """Rows with text and label, and test rows where there is a file of them; None while awaited."""
     source = st.segmented_control(
         "Data",
-        ["Built-in reviews", "Your own table"],
+        ["Built-in reviews", "Your own table", "Hub data set"],
         default="Built-in reviews",
         required=True,
         key="p5_source",
         bind="query-params",
-        help="Short reviews written for this project, or a CSV, TSV or JSONL file of yours.",
+        help="Short reviews written for this project; a CSV, TSV or JSONL file; or a data set of the "
+        "Hugging Face hub by its name.",
     )
     if source == "Built-in reviews":
-        return reviews()
-    upload = session.kept_upload(
-        "A table with a text and a label", ["csv", "tsv", "txt", "jsonl"], key="p5_table"
+        return reviews(), None
+    table = (
+        hub_choice() if source == "Hub data set" else own_table("A table with a text and a label")
     )
-    if upload is None:
-        st.info("Choose a file: a header, then a row for each text.", icon=":material/upload:")
+    if table is None:
         return None
-    table = read_table(upload.data, upload.name)
     show_table_notes(table)
     st.dataframe(table.frame.head(5), hide_index=True)
     names = list(table.frame.columns)
@@ -59,27 +59,82 @@ def chosen_rows() -> pd.DataFrame | None:
     label = right.selectbox("Label column", names, guess)
     checked = labelled(table.frame, text, label)
     show_table_notes(checked)
-    if len(checked.frame) > MOST_ROWS and not st.toggle(
-        f"Use all {len(checked.frame):,} rows", key="p5_all"
-    ):
-        st.info(
-            f"A sample of {MOST_ROWS:,} of the {len(checked.frame):,} rows is used, drawn with "
-            "seed 0.",
-            icon=":material/info:",
-        )
-        return checked.frame.sample(MOST_ROWS, random_state=0).reset_index(drop=True)
-    return checked.frame
+    if source == "Hub data set":
+        return sampled(checked.frame), None
+    test = own_table(
+        "Test rows of your own, with the same columns; else a part is held out", "test"
+    )
+    if test is None:
+        return sampled(checked.frame), None
+    missing = {text, label} - set(test.frame.columns)
+    if missing:
+        raise SettingError(f"The test table has no column {' and '.join(sorted(missing))}.")
+    tested = labelled(test.frame, text, label)
+    show_table_notes(tested)
+    rest = without(checked.frame, tested.frame)
+    show_table_notes(rest)
+    return sampled(rest.frame), tested.frame
 
 
-def settings(rows: pd.DataFrame) -> None:
+def own_table(label: str, name: str = "table") -> Table | None:
+    upload = session.kept_upload(label, ["csv", "tsv", "txt", "jsonl"], key=f"p5_{name}")
+    if upload is None:
+        if name == "table":
+            st.info("Choose a file: a header, then a row for each text.", icon=":material/upload:")
+        return None
+    table: Table = session.kept(read_table, upload.data, upload.name)
+    return table
+
+
+def hub_choice() -> Table | None:
+    name = st.text_input(
+        "Name of the data set", placeholder="owner/name", key="p5_hub", bind="query-params"
+    )
+    if not name.strip():
+        return None
+    files = session.kept(hub_files, name)
+    file = st.selectbox("File", files, help="Those for training come first.")
+    table: Table = session.kept(hub_table, name, file)
+    return table
+
+
+def sampled(rows: pd.DataFrame) -> pd.DataFrame:
+    if len(rows) <= MOST_ROWS or st.toggle(f"Use all {len(rows):,} rows", key="p5_all"):
+        return rows
+    st.info(
+        f"A sample of {MOST_ROWS:,} of the {len(rows):,} rows is used, drawn with seed 0.",
+        icon=":material/info:",
+    )
+    return rows.sample(MOST_ROWS, random_state=0).reset_index(drop=True)
+
+
+def settings(rows: pd.DataFrame, tested: pd.DataFrame | None) -> None:
     """The form of a run, and its start."""
     counts = rows["label"].value_counts()
     shown = ", ".join(f"{label}: {count}" for label, count in counts.head(12).items())
     more = f" and {len(counts) - 12} more labels" if len(counts) > 12 else ""
     st.caption(f"{len(rows)} rows, {len(counts)} labels. {session.escape(shown + more)}")
+    single = counts.index[counts < 2]
+    if tested is None and len(single):
+        st.info(
+            session.escape(
+                f"Labels with a single row stay in training, and are not tested: "
+                f"{', '.join(single[:10])}" + (" and more." if len(single) > 10 else ".")
+            ),
+            icon=":material/info:",
+        )
     first, second, third = st.columns(3, gap="large")
     epochs = first.slider("Epochs", 1, 20, 3, key="p5_epochs", bind="query-params")
-    share = first.slider("Held out", 10, 50, 25, format="%d%%", key="p5_share", bind="query-params")
+    share = first.slider(
+        "Held out",
+        10,
+        50,
+        25,
+        format="%d%%",
+        key="p5_share",
+        bind="query-params",
+        disabled=tested is not None,
+    )
     rate = second.select_slider(
         "Learning rate",
         [1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3],
@@ -133,9 +188,11 @@ def settings(rows: pd.DataFrame) -> None:
             patience=2 if early else None,
             seed=seed,
         )
-        train, test = split(rows, share=share / 100, seed=seed)
+        train, test = rows, tested
+        if test is None:
+            train, test = (part.frame for part in split(rows, share=share / 100, seed=seed))
         examples = [example] if example.strip() else []
-        made = job(m, train.frame, test.frame, config, examples=examples, share=share / 100)
+        made = job(m, train, test, config, examples=examples, share=share / 100)
         session.start_run(made, "p5_run")
         st.rerun()
 
@@ -470,9 +527,9 @@ def train_now() -> None:
         "run goes on while you look at other pages; its address finds it again."
     )
     try:
-        rows = chosen_rows()
-        if rows is not None:
-            settings(rows)
+        chosen = chosen_rows()
+        if chosen is not None:
+            settings(*chosen)
     except ClozeError as error:
         session.show_error(error)
     session.watch("p5_run", show_run)

@@ -9,6 +9,7 @@ from core.datasets import (
     reviews,
     sentences,
     split,
+    without,
 )
 from core.errors import SettingError
 
@@ -143,3 +144,14 @@ def test_the_split_keeps_proportions_and_single_rows_in_training():
     assert split(rows, share=0.3, seed=1)[1].frame.equals(test.frame)
     with pytest.raises(SettingError, match="No label has two rows"):
         split(rows.iloc[[0, 10, 20]].reset_index(drop=True))
+
+
+def test_overlap_leaves_training():
+    train = pd.DataFrame({"text": ["a", "b", "c"], "label": ["x", "y", "x"]})
+    test = pd.DataFrame({"text": ["b"], "label": ["y"]})
+    rest = without(train, test)
+    assert rest.frame["text"].tolist() == ["a", "c"]
+    assert "1 texts are in the test rows too" in rest.notes[0]
+    assert without(rest.frame, test).notes == ()
+    with pytest.raises(SettingError, match="nothing is left"):
+        without(test, test)

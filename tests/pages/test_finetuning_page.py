@@ -3,8 +3,9 @@ import pytest
 from core import session
 from core.datasets import reviews
 from core.finetuning import classify, epochs_in
-from core.history import recorded_finetuning
+from core.history import losses, recorded_finetuning
 from core.runs import State
+from core.training import StepDone
 from tests.pages.conftest import figures, fresh, open_page, press, said, train
 
 PAGE = "5_Finetuning"
@@ -114,3 +115,31 @@ def test_many_labels_get_a_table_in_place_of_the_matrix(app):
     app.file_uploader[0].upload("many.csv", f"text,label\n{rows}".encode(), "text/csv").run()
     assert train(app, "Fine-tune", "p5_run").state is State.DONE
     assert "30 labels are too many for a matrix" in said(app)
+
+
+def test_a_test_file_of_ones_own(app):
+    open_form(app, p5_source="Your own table", p5_epochs="1")
+    rows = "\n".join(f"good thing {n},yes\nbad thing {n},no" for n in range(6))
+    app.file_uploader[0].upload("mine.csv", f"text,label\n{rows}".encode(), "text/csv").run()
+    test = b"text,label\ngood thing 1,yes\nbad thing 99,no\n"
+    app.file_uploader[1].upload("test.csv", test, "text/csv").run()
+    assert "1 texts are in the test rows too" in said(app)
+    run = train(app, "Fine-tune", "p5_run")
+    assert run.about["test"]["text"] == ["good thing 1", "bad thing 99"]
+    assert run.about["train_rows"] == 11
+
+
+def test_a_hub_data_set_without_a_network(app, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    open_form(app, p5_source="Hub data set", p5_hub="owner/set")
+    assert "owner/set is not on this machine, and the hub can't be reached" in said(app)
+
+
+def test_the_code_of_a_run_gives_the_same_run(app, few):
+    run = train(open_form(app, p5_epochs="1"), "Fine-tune", "p5_run")
+    code = next(block.value for block in app.code if "finetune(m" in block.value)
+    *lines, last = code.splitlines()
+    names = {}
+    exec("\n".join(lines), names)
+    told = [event.loss for event in eval(last, names) if isinstance(event, StepDone)]
+    assert told == losses(run.records)["loss"].tolist()

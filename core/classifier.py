@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.batching import in_batches, padded
+from core.batching import BATCH_TOKENS, in_batches, padded
 from core.errors import ModelError
 from core.models import LoadedModel, load_config, load_tokenizer
 
@@ -91,7 +91,7 @@ def untrained(m: LoadedModel, labels: Sequence[str], *, max_tokens: int, seed: i
 
 
 def classify(
-    classifier: Classifier, texts: Sequence[str], *, batch_tokens: int = 4096
+    classifier: Classifier, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS
 ) -> pd.DataFrame:
     """Label and probabilities of texts, in their order.
 
@@ -104,7 +104,7 @@ def classify(
 
 
 def classifying(
-    classifier: Classifier, texts: Sequence[str], *, batch_tokens: int = 4096
+    classifier: Classifier, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Row numbers and log probabilities (rows, labels), batch by batch of texts alike in length."""
     yield from log_probabilities(classifier, encode(classifier, texts), batch_tokens)
@@ -150,7 +150,7 @@ def inputs(classifier: Classifier, rows: Sequence[list[int]]) -> dict[str, torch
 
 
 def log_probabilities(
-    classifier: Classifier, ids: Sequence[list[int]], batch_tokens: int = 4096
+    classifier: Classifier, ids: Sequence[list[int]], batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """As `classifying`, from ids that are encoded already."""
     import torch
@@ -164,7 +164,7 @@ def log_probabilities(
 
 
 def cls_vectors(
-    classifier: Classifier, ids: Sequence[list[int]], batch_tokens: int = 4096
+    classifier: Classifier, ids: Sequence[list[int]], batch_tokens: int = BATCH_TOKENS
 ) -> torch.Tensor:
     """The encoder's final [CLS] vectors (rows, hidden), without dropout."""
     import torch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from core.batching import in_batches, padded
+from core.batching import BATCH_TOKENS, in_batches, padded
 from core.errors import ModelError, SettingError, TextError
 from core.models import LoadedModel
 from core.text import Reading, read
@@ -55,7 +55,7 @@ def embed_sentences(
     pooling: Pooling = "mean",
     layer: int = -1,
     max_tokens: int | None = None,
-    batch_tokens: int = 4096,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> np.ndarray:
     """Vectors (texts, hidden) float32 of texts, in their order.
 
@@ -65,7 +65,9 @@ def embed_sentences(
     embedding layer's output, -1 the last layer.
     """
     vectors = np.zeros((len(texts), m.info.hidden), dtype=np.float32)
-    for rows, found in embedding(m, texts, pooling=pooling, layer=layer, batch_tokens=batch_tokens):
+    for rows, found in embedding(
+        m, texts, pooling=pooling, layer=layer, max_tokens=max_tokens, batch_tokens=batch_tokens
+    ):
         vectors[rows] = found
     return vectors
 
@@ -77,7 +79,7 @@ def embedding(
     pooling: Pooling = "mean",
     layer: int = -1,
     max_tokens: int | None = None,
-    batch_tokens: int = 4096,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """As `embed_sentences`, batch by batch of texts alike in length: row numbers, vectors."""
     import torch
@@ -110,7 +112,7 @@ def embed_word(
     *,
     inflected: bool = False,
     first_only: bool = False,
-    batch_tokens: int = 2048,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> WordUses:
     """Vectors of a word in each sentence that has it, at every layer, in one pass a batch.
 

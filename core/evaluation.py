@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core import masking, training
+from core.batching import BATCH_TOKENS
 from core.chunks import Chunks, chunk, padded
 from core.datasets import DEFAULT_SENTENCE
 from core.errors import SettingError
@@ -118,7 +119,7 @@ def _passes(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     import torch
 
-    batches = training.by_length(chunks.lengths + 2, batch_tokens=4096, seed=0, pool=10**6)
+    batches = training.by_length(chunks.lengths + 2, batch_tokens=BATCH_TOKENS, seed=0, pool=10**6)
     for number, batch in enumerate(batches):
         ids, _ = padded(m, chunks, batch)
         rng = np.random.default_rng((seed, number))

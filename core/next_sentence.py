@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.batching import BATCH_TOKENS
 from core.chunks import Chunks
 from core.errors import SettingError
 from core.models import LoadedModel
@@ -141,7 +142,7 @@ def hidden_states(
 
 
 def evaluate_pairs(
-    m: LoadedModel, model: Any, pairing: Pairing, *, batch_tokens: int = 4096, seed: int = 0
+    m: LoadedModel, model: Any, pairing: Pairing, *, batch_tokens: int = BATCH_TOKENS, seed: int = 0
 ) -> NextSentence:
     """Loss and accuracy on one fixed draw of pairs of held-out text, nothing being masked."""
     import torch

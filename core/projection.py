@@ -86,9 +86,19 @@ def _umap(n: int, seed: int, neighbours: int = NEIGHBOURS, min_dist: float = 0.1
 
 def method_for(vectors: np.ndarray, method: Method) -> Method:
     """The method that `project` really uses: PCA where there are too few different points."""
-    if method == "umap" and len(np.unique(vectors, axis=0)) < FEWEST:
+    if method == "umap" and not _different(vectors, FEWEST):
         return "pca"
     return method
+
+
+def _different(vectors: np.ndarray, wanted: int) -> bool:
+    """Whether so many rows differ from each other; a pass over the rows for each of them."""
+    rest = vectors
+    for _ in range(wanted):
+        if not len(rest):
+            return False
+        rest = rest[(rest != rest[0]).any(1)]
+    return True
 
 
 def neighbours_for(n: int, wanted: int = NEIGHBOURS) -> int:

@@ -21,6 +21,9 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.bench_score_positions
+	$(BIN)/python -m benchmarks.bench_finetuning
+	$(BIN)/python -m benchmarks.bench_pretraining
+	$(BIN)/python -m benchmarks.bench_vectors
 	$(BIN)/python -m benchmarks.bench_app
 
 clean:

@@ -24,6 +24,8 @@ TRUE = "#E0912F"  # the true token: amber, and always a star or a label beside i
 OTHER = "#5B7DB1"  # everything else: blue
 FADED = "#9AA5B8"
 MASKED, RANDOM, KEPT = "#7A5FB0", "#A65B2A", "#6B7280"  # what training puts in a token's place
+# groups of no fixed meaning: senses, labels, clusters; none is a colour that means something above
+GROUPS = ["#5B7DB1", "#B23A48", "#3E8E41", "#8A6FBF", "#A88B2C", "#2E9CB5", "#8C564B", "#6B7280"]
 
 _ROW = 26  # pixels of a horizontal bar
 _STAR = "★ "

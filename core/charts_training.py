@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from core.charts import FADED, KEPT, MASKED, OTHER, RANDOM, drawing, isolated
+from core.charts import FADED, GROUPS, KEPT, MASKED, OTHER, RANDOM, drawing, isolated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,12 @@ def label_probabilities(data: pd.DataFrame, _: int) -> alt.Chart:
             scale=alt.Scale(domain=[0, 1]),
             axis=alt.Axis(format="%"),
         ),
-        color=alt.Color("label:N", title=None, legend=alt.Legend(orient="top", labelLimit=160)),
+        color=alt.Color(
+            "label:N",
+            title=None,
+            scale=alt.Scale(range=GROUPS),
+            legend=alt.Legend(orient="top", labelLimit=160),
+        ),
     )
     points = base.mark_point(filled=True).encode(
         size=alt.condition("datum.now", alt.value(140), alt.value(30)),

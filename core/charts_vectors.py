@@ -6,23 +6,11 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from core.charts import FADED, LEFT, OTHER, RIGHT, TRUE, drawing
+from core.charts import FADED, GROUPS, OTHER, drawing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SENSES = [
-    OTHER,
-    TRUE,
-    RIGHT,
-    LEFT,
-    "#7A5FB0",
-    "#6B7280",
-    "#A65B2A",
-    "#3E8E41",
-    "#B23A48",
-    "#2E86AB",
-]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 
 
@@ -39,7 +27,7 @@ def word_map(data: pd.DataFrame, _: int) -> alt.Chart:
             color=alt.Color(
                 "group:N",
                 title=None,
-                scale=alt.Scale(range=SENSES),
+                scale=alt.Scale(range=GROUPS),
                 legend=alt.Legend(orient="top", labelLimit=140),
             ),
             shape=alt.Shape("group:N", title=None, scale=alt.Scale(range=SHAPES)),
@@ -75,8 +63,10 @@ def layer_curve(data: pd.DataFrame, _: int) -> alt.Chart:
         color=alt.Color(
             "figure:N",
             title=None,
-            scale=alt.Scale(domain=domain, range=[OTHER, RIGHT, FADED]),
-            legend=alt.Legend(orient="top", labelLimit=200, symbolType="circle", symbolDash=[1, 0]),
+            scale=alt.Scale(domain=domain, range=[OTHER, GROUPS[3], FADED]),
+            legend=alt.Legend(
+                orient="top", labelLimit=200, symbolType="stroke", symbolStrokeWidth=3
+            ),
         ),
         strokeDash=alt.StrokeDash(
             "figure:N", scale=alt.Scale(domain=domain, range=[[1, 0], [6, 3], [2, 3]]), legend=None

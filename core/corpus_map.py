@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.charts_vectors import SENSES
+from core.charts import GROUPS, TRUE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ def corpus_map(frame: pd.DataFrame) -> Any:
                 customdata=part.index,
                 hovertemplate="%{text}<extra>%{fullData.name}</extra>",
                 marker={
-                    "color": SENSES[number % len(SENSES)],
+                    "color": GROUPS[number % len(GROUPS)],
                     "size": 7 if len(frame) < 5000 else 3,
                     "opacity": 0.75,
                 },
@@ -68,7 +68,7 @@ def _found_trace(found: pd.DataFrame) -> Any:
         text=[_plain(text) for text in found["text"]],
         customdata=found.index,
         hovertemplate="%{text}<extra>found</extra>",
-        marker={"symbol": "star", "size": 15, "color": "#E0912F", "line": {"width": 1}},
+        marker={"symbol": "star", "size": 15, "color": TRUE, "line": {"width": 1}},
     )
 
 

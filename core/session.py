@@ -31,7 +31,7 @@ from core.classifier import Classifier, load_classifier
 from core.datasets import DEFAULT_SENTENCE
 from core.errors import ClozeError, ModelError
 from core.exports import safe_csv, zip_folder
-from core.models import DEFAULT, LoadedModel, load_model
+from core.models import ASSETS, DEFAULT, LoadedModel, load_model
 from core.prediction import MaskPrediction, score_positions
 from core.projection import warm_up as warm_up_umap
 from core.runs import Job, Run, Runs, State
@@ -120,7 +120,7 @@ def pages_with_summaries() -> list[tuple[Any, str]]:
 
 def run_app() -> None:
     """Page set-up, navigation, model picker, and the page that the address asks for."""
-    st.set_page_config(page_title="Cloze", page_icon=":material/ink_eraser:", layout="wide")
+    st.set_page_config(page_title="Cloze", page_icon=str(ASSETS / "icon.png"), layout="wide")
     page = st.navigation([page for page, _ in pages_with_summaries()])
     pick_model()
     offer_link()

@@ -173,10 +173,12 @@ def test_bad_input_leaves_the_page_usable(server, tab):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
+def test_nothing_runs_over_the_edge_or_asks_another_host(server, chromium, scheme, width):
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(WAIT)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
     for path in PATHS:
         page.goto(f"{server.url}/{path}")
         page.wait_for_selector("h1")
@@ -187,6 +189,8 @@ def test_nothing_runs_over_the_edge(server, chromium, scheme, width):
         )
         brightness = sum(int(x) for x in re.findall(r"\d+", background)[:3]) / 3
         assert (brightness < 60) is (scheme == "dark")
+    elsewhere = [url for url in asked if not url.startswith((server.url, "data:", "blob:"))]
+    assert elsewhere == []
     context.close()
 
 

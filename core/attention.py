@@ -142,8 +142,29 @@ def _zeroing(heads: list[int], width: int) -> Any:
 
 def _output_projections(model: Any) -> list[Any]:
     """The linear layer that mixes the heads of each layer, in order of the layers."""
-    endings = ("attention.output.dense", "attention.out_lin", "attn.Wo", "attention.dense")
+    _part_layers(model)
+    endings = (
+        "attention.output.dense",
+        "attention.out_lin",  # DistilBERT
+        "attn.Wo",  # ModernBERT
+        "attention.dense",  # ALBERT
+        "attention.attn.o",  # MPNet
+    )
     found = [module for name, module in model.base_model.named_modules() if name.endswith(endings)]
     if len(found) != model.config.num_hidden_layers:
         raise ModelError(f"Heads of a {model.config.model_type} model can't be switched off yet.")
     return found
+
+
+def _part_layers(model: Any) -> None:
+    """Where layers share one module (ALBERT), give each its own around the same weights."""
+    encoder = getattr(model.base_model, "encoder", None)
+    groups = getattr(encoder, "albert_layer_groups", None)
+    if groups is None:
+        return
+    layers, config = model.config.num_hidden_layers, encoder.config
+    each = layers / config.num_hidden_groups
+    encoder.albert_layer_groups = type(groups)(
+        share_weights(groups[int(layer / each)]) for layer in range(layers)
+    )
+    config.num_hidden_groups = layers

@@ -171,15 +171,17 @@ def forms(word: str) -> list[str]:
 def static_vectors(m: LoadedModel, ids: torch.Tensor) -> torch.Tensor:
     """Input vectors (..., hidden) of token ids: without position, segment or LayerNorm.
 
-    Families with a narrower embedding (ALBERT, small ELECTRA) bring it to the hidden size by one
+    Families with a narrower embedding (ALBERT, small ELECTRA, DeBERTa) bring it to the hidden size by one
     matrix, which is applied.
     """
     base: Any = m.model.base_model
     vectors = base.get_input_embeddings()(ids)
     if vectors.shape[-1] == m.info.hidden:
         return vectors
-    widen = getattr(base, "embeddings_project", None) or getattr(
-        getattr(base, "encoder", None), "embedding_hidden_mapping_in", None
+    widen = (
+        getattr(base, "embeddings_project", None)  # ELECTRA
+        or getattr(getattr(base, "encoder", None), "embedding_hidden_mapping_in", None)  # ALBERT
+        or getattr(base.embeddings, "embed_proj", None)  # DeBERTa
     )
     if widen is None:
         raise ModelError(f"The input vectors of {m.info.name} are not of its hidden size.")

@@ -191,6 +191,8 @@ def head_of(model: PreTrainedModel) -> Callable[[torch.Tensor], torch.Tensor]:
         )
     if hasattr(m, "generator_predictions"):  # ELECTRA's generator
         return lambda hidden: m.generator_lm_head(m.generator_predictions(hidden))
+    if hasattr(m, "lm_predictions"):  # DeBERTa, not in its first form
+        return lambda hidden: m.lm_predictions(hidden, m.base_model.embeddings.word_embeddings)
     if hasattr(m, "decoder") and hasattr(m, "head"):  # ModernBERT
         return lambda hidden: m.decoder(m.head(hidden))
     raise ModelError(f"The masked-LM head of {type(model).__name__} has a form we don't know yet.")
@@ -356,13 +358,18 @@ def _describe(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         encoder=inside - embeddings,
         head=total - inside,
         vocabulary=config.vocab_size,
-        max_tokens=_max_tokens(config, tokenizer),
+        max_tokens=_max_tokens(model, tokenizer),
         device=str(next(model.parameters()).device),
     )
 
 
-def _max_tokens(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Rows of the position table that a token can reach; RoBERTa's kin start after the padding id."""
-    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
-    table = int(config.max_position_embeddings) - offset
-    return min(table, int(tokenizer.model_max_length))
+def _max_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Rows of the position table that a token can reach.
+
+    RoBERTa and its kin (XLM-R, MPNet) count from the row after that of the padding.
+    """
+    table: Any = getattr(model.base_model.embeddings, "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    offset = 0 if padding is None else padding + 1
+    rows = int(model.config.max_position_embeddings) - offset
+    return min(rows, int(tokenizer.model_max_length))

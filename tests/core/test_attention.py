@@ -6,11 +6,7 @@ import torch
 
 from core.attention import attention_weights, rank_heads, rollout, shares, without_heads
 from core.errors import SettingError
-from core.models import wrap
 from core.prediction import predict_position
-from core.text import read
-from tests.conftest import build_tokenizer
-from tests.core.test_models import family_models
 
 TEXT = "the cat sat on the warm mat"
 
@@ -38,24 +34,6 @@ def test_weights_are_the_softmax_of_the_first_layer_by_hand(tiny):
         q, k = (f(x).view(5, 2, 8).transpose(0, 1) for f in (layer.query, layer.key))
         expected = (q @ k.transpose(1, 2) / 8**0.5).softmax(-1)
     np.testing.assert_allclose(got.weights[0], expected.numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize("model", list(family_models()), ids=lambda m: m.config.model_type)
-def test_weights_are_those_of_transformers_in_every_family(model):
-    model.eval()
-    m = wrap(model, build_tokenizer(), name="family")
-    assert m.attending is m.attending
-    got = attention_weights(m, "the cat sat on")
-    ids = torch.tensor([read(m, "the cat sat on").input_ids])
-    oracle = copy.deepcopy(model)
-    oracle.set_attn_implementation("eager")
-    with torch.inference_mode():
-        expected = oracle(input_ids=ids, output_attentions=True).attentions
-    assert got.weights.shape == (2, 2, 6, 6)
-    np.testing.assert_allclose(got.weights.sum(-1), 1, atol=1e-5)
-    np.testing.assert_allclose(got.weights, torch.cat(expected).numpy(), atol=1e-5)
-    pairs = zip(m.attending.parameters(), model.parameters(), strict=True)
-    assert all(a.data_ptr() == b.data_ptr() for a, b in pairs)
 
 
 def test_shares_by_hand():
@@ -116,14 +94,3 @@ def test_weights_are_shared_not_copied(tiny):
 def test_a_head_that_is_not_there(tiny):
     with pytest.raises(SettingError, match="no head 3 in layer 1"):
         without_heads(tiny, [(0, 2)])
-
-
-@pytest.mark.parametrize(
-    "model",
-    [m for m in family_models() if m.config.model_type != "albert"],  # its layers are one module
-    ids=lambda m: m.config.model_type,
-)
-def test_heads_can_be_found_in_every_family(model):
-    from core.attention import _output_projections
-
-    assert len(_output_projections(model)) == 2

@@ -12,23 +12,13 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 from transformers import (
-    AlbertConfig,
-    AlbertForMaskedLM,
-    BertConfig,
     BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
     ElectraConfig,
-    ElectraForMaskedLM,
     ElectraForPreTraining,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
 )
 
-from core.models import ModelError, head_of, load_model
+from core.models import ModelError, load_model
 from tests.conftest import build_tokenizer, edit_json, tiny_config
 
 SIZES = {
@@ -178,33 +168,6 @@ def test_an_index_that_points_outside_is_refused(tiny_folder, tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ModelError, match="outside the folder"):
         load_model(tmp_path)
-
-
-def family_models():
-    sizes = SIZES
-    yield BertForMaskedLM(BertConfig(**sizes))
-    yield RobertaForMaskedLM(RobertaConfig(**sizes))
-    yield AlbertForMaskedLM(AlbertConfig(**sizes, embedding_size=8))
-    yield ElectraForMaskedLM(ElectraConfig(**sizes, embedding_size=8))
-    yield DistilBertForMaskedLM(
-        DistilBertConfig(vocab_size=50, dim=16, n_layers=2, n_heads=2, hidden_dim=32)
-    )
-    yield ModernBertForMaskedLM(
-        ModernBertConfig(
-            **sizes, pad_token_id=0, eos_token_id=3, bos_token_id=2, cls_token_id=2, sep_token_id=3
-        )
-    )
-
-
-@pytest.mark.parametrize("model", list(family_models()), ids=lambda m: m.config.model_type)
-def test_the_head_alone_gives_the_logits_of_the_whole_model(model):
-    model.eval()
-    ids = torch.randint(5, 50, (2, 7))
-    with torch.inference_mode():
-        whole = model(input_ids=ids).logits
-        hidden = model.base_model(input_ids=ids)[0]
-        alone = head_of(model)(hidden[:, 3])
-    torch.testing.assert_close(alone, whole[:, 3])
 
 
 def test_every_thread_has_its_own_tokenizer(tiny):

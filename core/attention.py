@@ -158,7 +158,7 @@ def _output_projections(model: Any) -> list[Any]:
 
 def _part_layers(model: Any) -> None:
     """Where layers share one module (ALBERT), give each its own around the same weights."""
-    encoder = getattr(model.base_model, "encoder", None)
+    encoder: Any = getattr(model.base_model, "encoder", None)
     groups = getattr(encoder, "albert_layer_groups", None)
     if groups is None:
         return

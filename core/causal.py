@@ -1,17 +1,18 @@
-"""A causal language model beside the masked one: its next-token distribution for a left context."""
+"""A causal language model beside the masked one: what comes after a left context, and on from there."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.errors import ModelError
 from core.models import explain, load_config, load_tokenizer, locate
 from core.prediction import PositionPrediction, position_prediction
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -22,6 +23,20 @@ class CausalModel:
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest input, as far as the configuration tells."""
+        return int(getattr(self.model.config, "max_position_embeddings", 0) or 1024)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What a causal model writes after a prompt, always taking its most probable token."""
+
+    text: str  # prompt and continuation
+    tokens: tuple[str, ...]
+    log_p: tuple[float, ...]  # of each token, given all before it; nats
 
 
 def load_causal_model(name: str | Path) -> CausalModel:
@@ -53,17 +68,54 @@ def predict_next(causal: CausalModel, left: str, word: str, top_k: int = 5) -> P
     import torch
 
     tokenizer = copy.deepcopy(causal.tokenizer)  # one per call: threads must not share one
-    context = tokenizer(left.rstrip(), add_special_tokens=False).input_ids
+    context = _context(causal, tokenizer, left)
+    before = len(tokenizer(left.rstrip(), add_special_tokens=False).input_ids)
     joint = tokenizer(left.rstrip() + " " * bool(left.strip()) + word, add_special_tokens=False)
-    true = int(joint.input_ids[min(len(context), len(joint.input_ids) - 1)])
+    true = int(joint.input_ids[min(before, len(joint.input_ids) - 1)])
+    with torch.inference_mode():
+        logits = causal.model(input_ids=context[:, -causal.max_tokens :]).logits[0, -1]
+        row = logits.log_softmax(-1)
+    return position_prediction(tokenizer.decode, row, before, true, "", "mask", top_k)
+
+
+def write_on(causal: CausalModel, prompt: str, tokens: int) -> Continuation:
+    """The most probable next token, again and again; ends early where the model ends its text."""
+    import torch
+    from transformers import GenerationConfig
+
+    tokenizer = copy.deepcopy(causal.tokenizer)
+    model: Any = causal.model
+    context = _context(causal, tokenizer, prompt)[:, -max(1, causal.max_tokens - tokens) :]
+    with torch.inference_mode():
+        found = model.generate(
+            input_ids=context,
+            attention_mask=torch.ones_like(context),
+            generation_config=GenerationConfig(
+                max_new_tokens=tokens,
+                do_sample=False,
+                eos_token_id=model.config.eos_token_id,
+                pad_token_id=tokenizer.pad_token_id or model.config.eos_token_id or 0,
+                output_logits=True,
+                return_dict_in_generate=True,
+            ),
+        )
+    ids = found.sequences[0, context.shape[1] :]
+    logs = [row[0].log_softmax(-1)[i].item() for row, i in zip(found.logits, ids, strict=True)]
+    # decoded with what is before, since a first token may be spelled with or without its space
+    shown = tokenizer.decode([*context[0].tolist(), *ids.tolist()], skip_special_tokens=True)
+    return Continuation(shown, tuple(map(tokenizer.decode, ids.tolist())), tuple(logs))
+
+
+def _context(causal: CausalModel, tokenizer: PreTrainedTokenizerBase, left: str) -> torch.Tensor:
+    """Ids (1, tokens) of a left context, after the model's own start of text where it has one."""
+    import torch
+
     start = tokenizer.bos_token_id
+    context = tokenizer(left.rstrip(), add_special_tokens=False).input_ids
     ids = ([start] if start is not None else []) + context
     if not ids:
         raise ModelError(f"{causal.name} can't start from nothing: pick a word with one before it.")
-    with torch.inference_mode():
-        logits = causal.model(input_ids=torch.tensor([ids])).logits[0, -1]
-        row = logits.log_softmax(-1)
-    return position_prediction(tokenizer.decode, row, len(context), true, "", "mask", top_k)
+    return torch.tensor([ids])
 
 
 def _reads_left_only(config: object) -> bool:

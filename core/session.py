@@ -237,6 +237,20 @@ def load_encoder(name: str) -> SentenceEncoder:
     return load_sentence_encoder(name)
 
 
+def pick_causal(key: str) -> str | None:
+    """The causal model that a view is to be compared with, None while none is named."""
+    name = st.text_input(
+        "Causal model",
+        placeholder="A hub name such as gpt2, or a folder such as ./mine",
+        key=key,
+        bind="query-params",
+    )
+    if name.strip():
+        return allowed(name)
+    st.caption("None named: none ships with the app, and it is fetched from the hub by name.")
+    return None
+
+
 @st.cache_resource(max_entries=1, show_spinner="Loading the causal model …")
 def load_causal(name: str) -> CausalModel:
     return load_causal_model(name)

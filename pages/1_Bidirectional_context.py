@@ -1,5 +1,7 @@
 """Page 1: what a token's left and right context are worth, in attention and in prediction."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -100,18 +102,13 @@ def experiment(reading: Reading, position: int) -> None:
 def beside_causal(reading: Reading, position: int) -> None:
     """The next-token distribution of a causal model for the same left context."""
     st.markdown("**Beside a causal model**, which has only ever read from the left")
-    name = st.text_input(
-        "Causal model",
-        placeholder="A hub name such as gpt2, or a folder such as ./mine",
-        key="p1_causal",
-        bind="query-params",
-    )
-    if not name.strip():
-        st.caption("None named: none ships with the app, and it is fetched from the hub by name.")
+    name = session.pick_causal("p1_causal")
+    if name is None:
         return
-    causal = session.load_causal(session.allowed(name))
-    left = reading.text[: reading.token(position).start]
-    prediction = predict_next(causal, left, reading.token(position).label)
+    causal = session.load_causal(name)
+    left, word = reading.text[: reading.token(position).start], reading.token(position).label
+    start = time.perf_counter()
+    prediction = predict_next(causal, left, word)
     session.draw(
         charts.top_k,
         session.candidate_frame(prediction),
@@ -121,6 +118,13 @@ def beside_causal(reading: Reading, position: int) -> None:
     st.caption(
         f"p of the true word's first token, “{session.escape(prediction.true_token)}”: "
         f"{session.share(prediction.true_probability)}, rank {prediction.true_rank:,}."
+    )
+    session.footer(
+        f"Live from {session.escape(causal.name)} in {(time.perf_counter() - start) * 1000:,.0f} ms",
+        "from core.causal import load_causal_model, predict_next",
+        "",
+        f"causal = load_causal_model({name!r})",
+        f"predict_next(causal, {left!r}, {word!r})",
     )
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from core import charts, session
+from core.causal import write_on
 from core.comparison import compare_candidates, compare_models, compare_sentences
 from core.errors import ClozeError
 from core.filling import Method, fill
@@ -390,6 +391,34 @@ def can_it_write(*_: object) -> None:
         "from core.filling import Method, fill",
         f"text = {text!r}",
         "[fill(m, text, method) for method in Method]",
+    )
+    beside_causal(prompt, count)
+
+
+def beside_causal(prompt: str, count: int) -> None:
+    """The same beginning, written on by a model that was trained to write."""
+    st.markdown("**Beside a causal model**, which was trained to write on from the left")
+    name = session.pick_causal("p3_causal")
+    if name is None:
+        return
+    if m.mask_token in prompt:
+        st.caption("It can only write on from a beginning: leave the masks out of the text.")
+        return
+    causal = session.load_causal(name)
+    start = time.perf_counter()
+    written = write_on(causal, prompt, max(1, count))
+    st.text(written.text)
+    st.metric(
+        "Mean log p",
+        f"{sum(written.log_p) / len(written.log_p):.2f}",
+        help="Nats, mean over the tokens that it wrote, each given all before it",
+    )
+    session.footer(
+        f"Live from {session.escape(causal.name)} in {time.perf_counter() - start:.1f} s",
+        "from core.causal import load_causal_model, write_on",
+        "",
+        f"causal = load_causal_model({name!r})",
+        f"write_on(causal, {prompt!r}, {max(1, count)})",
     )
 
 
